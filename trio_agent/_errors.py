@@ -1,0 +1,83 @@
+"""Every exception and warning the package raises on purpose, and whose fault each one is.
+
+The caller's fault: ``TypeError`` / ``ValueError`` (configuration), `AgentBusyError`, `NothingToResumeError`.
+The provider's fault: `ModelError` and its subclasses. A tool's own word to the model: `ToolError`.
+Our fault: `GrammarError`.
+"""
+
+__all__ = [
+    "AgentBusyError",
+    "GrammarError",
+    "ModelConnectionError",
+    "ModelError",
+    "ModelProtocolError",
+    "ModelStatusError",
+    "ModelTimeoutError",
+    "NothingToResumeError",
+    "ObserverWarning",
+    "RunAbortedError",
+    "RunLimitError",
+    "ToolError",
+]
+
+
+class AgentBusyError(RuntimeError):
+    """A run is active on this agent; nothing was changed.
+
+    Wait for it (``await agent.wait_idle()``), end it (``agent.abort()``), or add to it
+    (``agent.steer(...)``, ``agent.follow_up(...)``).
+    """
+
+
+class NothingToResumeError(RuntimeError):
+    """``resume()`` found nothing to go on from: an empty transcript, or an answered one with empty queues."""
+
+
+class ModelError(Exception):
+    """The provider failed. The run ends with outcome ``error`` and keeps the text received so far."""
+
+
+class ModelConnectionError(ModelError):
+    """The server could not be reached, or the connection broke before the response was complete."""
+
+
+class ModelTimeoutError(ModelError):
+    """The server did not answer, or did not go on answering, in time."""
+
+
+class ModelProtocolError(ModelError):
+    """The server answered, but not in a form that is a complete and legal response."""
+
+
+class ModelStatusError(ModelError):
+    """The server refused the request.
+
+    Attributes:
+        status: the HTTP status code, or None if the refusal came inside a stream.
+        retry_after: how many seconds the server asks to wait, or None.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
+
+
+class ToolError(Exception):
+    """Raise this in a tool to give the model an error result with exactly this text."""
+
+
+class RunAbortedError(Exception):
+    """`RunResult.raise_for_error` on a run that was aborted, or ended by its deadline."""
+
+
+class RunLimitError(Exception):
+    """`RunResult.raise_for_error` on a run that reached a limit."""
+
+
+class GrammarError(AssertionError):
+    """An event that may not follow the ones before it. A bug in trio_agent; please report it."""
+
+
+class ObserverWarning(RuntimeWarning):
+    """An observer raised. It was removed; the run was not affected. ``__cause__`` is what it raised."""

@@ -1,0 +1,231 @@
+"""The nouns of a run: what happens, one immutable object per happening.
+
+An event never aliases live state. `MessageUpdate.message` is built on demand from an append-only log and the
+position that the log had when the event was made, so an event costs O(delta) and stays true when it is read late.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import attrs
+
+from ._messages import (
+    AssistantMessage,
+    Message,
+    Outcome,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolOutcome,
+    ToolResult,
+    ToolResultMessage,
+)
+
+__all__ = [
+    "AgentEnd",
+    "AgentEvent",
+    "AgentStart",
+    "MessageEnd",
+    "MessageLog",
+    "MessageStart",
+    "MessageUpdate",
+    "ToolExecutionEnd",
+    "ToolExecutionStart",
+    "ToolExecutionUpdate",
+    "TurnEnd",
+    "TurnStart",
+    "UpdateKind",
+]
+
+UpdateKind: TypeAlias = Literal[
+    "text_start",
+    "text_delta",
+    "text_end",
+    "thinking_start",
+    "thinking_delta",
+    "thinking_end",
+    "tool_call_start",
+    "tool_call_delta",
+    "tool_call_end",
+]
+
+
+@attrs.define
+class Block:
+    """One content part as it streams in: its deltas so far and, once it has ended, the finished part."""
+
+    kind: Literal["text", "thinking", "tool_call"]
+    chunks: list[str] = attrs.field(factory=list)
+    signature: str | None = None
+    call_id: str = ""
+    call_name: str = ""
+    finished: Part | None = None
+
+    def as_of(self, chunk_count: int) -> Part:
+        """The part as it was when ``chunk_count`` deltas had come."""
+        if self.kind == "tool_call":
+            return ToolCall(self.call_id, self.call_name)
+        joined = "".join(self.chunks[:chunk_count])
+        return Text(joined) if self.kind == "text" else Thinking(joined)
+
+
+@attrs.define
+class MessageLog:
+    """The append-only record of one response while it streams. Only the message writer appends to it."""
+
+    model: str = ""
+    provider: str = ""
+    blocks: list[Block] = attrs.field(factory=list)
+
+    def parts(self, content_index: int, chunk_count: int, ended: bool) -> tuple[Part, ...]:
+        """The content as of a position: whole blocks before ``content_index``, that one up to ``chunk_count``."""
+        done = [block.finished or block.as_of(len(block.chunks)) for block in self.blocks[:content_index]]
+        last = self.blocks[content_index]
+        return (*done, last.finished if ended and last.finished else last.as_of(chunk_count))
+
+
+@attrs.frozen
+class AgentStart:
+    """The run has begun. Always the first event."""
+
+    type: ClassVar[Literal["agent_start"]] = "agent_start"
+
+
+@attrs.frozen
+class TurnStart:
+    """A turn begins; ``turn`` counts from 1 within the run."""
+
+    type: ClassVar[Literal["turn_start"]] = "turn_start"
+    turn: int
+
+
+@attrs.frozen
+class MessageStart:
+    """A message enters the run. An assistant message is still empty here; any other is complete."""
+
+    type: ClassVar[Literal["message_start"]] = "message_start"
+    message: Message
+
+
+@attrs.frozen
+class MessageUpdate:
+    """The assistant message grew. ``delta`` is empty for the ``_start`` and ``_end`` kinds."""
+
+    type: ClassVar[Literal["message_update"]] = "message_update"
+    kind: UpdateKind
+    content_index: int
+    delta: str
+    _log: MessageLog = attrs.field(repr=False, eq=False, alias="log")
+    _chunk_count: int = attrs.field(repr=False, eq=False, alias="chunk_count")
+
+    @property
+    def message(self) -> AssistantMessage:
+        """The partial message as of this event. Costs O(length of the message); a call's arguments are
+        empty until its ``tool_call_end``."""
+        parts = self._log.parts(self.content_index, self._chunk_count, self.kind.endswith("_end"))
+        return AssistantMessage(parts, model=self._log.model, provider=self._log.provider)
+
+    def continues(self, other: object) -> bool:
+        """True if this delta directly extends ``other``, so that `merge` may stand for both."""
+        return (
+            type(other) is MessageUpdate
+            and other.kind == self.kind
+            and other._log is self._log
+            and other.content_index == self.content_index
+            and other._chunk_count < self._chunk_count
+        )
+
+    @classmethod
+    def merge(cls, first: "MessageUpdate", last: "MessageUpdate") -> "MessageUpdate":
+        """One update that says what the adjacent deltas from ``first`` to ``last`` say together."""
+        chunks = last._log.blocks[last.content_index].chunks[first._chunk_count : last._chunk_count]
+        delta = first.delta + "".join(chunks)
+        return cls(last.kind, last.content_index, delta, last._log, last._chunk_count)
+
+
+@attrs.frozen
+class MessageEnd:
+    """The message is complete and in the transcript."""
+
+    type: ClassVar[Literal["message_end"]] = "message_end"
+    message: Message
+
+
+@attrs.frozen
+class ToolExecutionStart:
+    """A tool call is taken up. A call that may not run (unknown, invalid, skipped) has this event too."""
+
+    type: ClassVar[Literal["tool_execution_start"]] = "tool_execution_start"
+    tool_call_id: str
+    tool_name: str
+    arguments: Mapping[str, Any]
+
+
+@attrs.frozen
+class ToolExecutionUpdate:
+    """A running tool reported progress."""
+
+    type: ClassVar[Literal["tool_execution_update"]] = "tool_execution_update"
+    tool_call_id: str
+    tool_name: str
+    arguments: Mapping[str, Any]
+    partial_result: ToolResult
+
+
+@attrs.frozen
+class ToolExecutionEnd:
+    """A tool call is settled.
+
+    Attributes:
+        outcome: ``completed`` (it returned), ``failed`` (it raised), ``rejected`` (unknown tool, bad arguments),
+            ``skipped`` (steering came first), ``cancelled`` (cut while it ran: effects unknown),
+            ``not_started`` (the run ended first: no effect).
+        exception: what the tool raised, if it did.
+        duration: seconds on trio's clock between the start of the tool and its end; 0.0 if it did not run.
+    """
+
+    type: ClassVar[Literal["tool_execution_end"]] = "tool_execution_end"
+    tool_call_id: str
+    tool_name: str
+    arguments: Mapping[str, Any]
+    result: ToolResult
+    is_error: bool
+    outcome: ToolOutcome
+    exception: BaseException | None = attrs.field(default=None, eq=False)
+    duration: float = attrs.field(default=0.0, eq=False)
+
+
+@attrs.frozen
+class TurnEnd:
+    """A turn is over. ``message`` is its assistant message, or None if the run ended before there was one."""
+
+    type: ClassVar[Literal["turn_end"]] = "turn_end"
+    message: AssistantMessage | None
+    tool_results: tuple[ToolResultMessage, ...]
+
+
+@attrs.frozen
+class AgentEnd:
+    """The run is over. Always the last event, exactly once. ``messages`` are those the run added."""
+
+    type: ClassVar[Literal["agent_end"]] = "agent_end"
+    messages: tuple[Message, ...]
+    outcome: Outcome
+    error: BaseException | None = attrs.field(default=None, eq=False)
+    abort_reason: str | None = None
+
+
+AgentEvent: TypeAlias = (
+    AgentStart
+    | TurnStart
+    | MessageStart
+    | MessageUpdate
+    | MessageEnd
+    | ToolExecutionStart
+    | ToolExecutionUpdate
+    | ToolExecutionEnd
+    | TurnEnd
+    | AgentEnd
+)
+"""Everything that an agent's event stream carries."""

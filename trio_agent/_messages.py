@@ -1,0 +1,234 @@
+"""The nouns of a transcript: content parts, messages, usage, tool results. Immutable, pure data."""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import attrs
+
+from ._frozen import FrozenDict, freeze
+
+__all__ = [
+    "AssistantMessage",
+    "Content",
+    "CustomMessage",
+    "Image",
+    "Message",
+    "Outcome",
+    "Part",
+    "StopReason",
+    "Text",
+    "Thinking",
+    "ToolCall",
+    "ToolOutcome",
+    "ToolResult",
+    "ToolResultMessage",
+    "Usage",
+    "UserMessage",
+]
+
+StopReason: TypeAlias = Literal["stop", "length", "tool_use", "error", "aborted"]
+"""Why a *response* ended."""
+
+Outcome: TypeAlias = Literal["completed", "aborted", "error", "limit", "deadline", "cancelled"]
+"""Why a *run* ended. The first cause, by time, decides."""
+
+ToolOutcome: TypeAlias = Literal["completed", "failed", "rejected", "skipped", "cancelled", "not_started"]
+"""What became of one tool call."""
+
+
+@attrs.frozen
+class Text:
+    """Plain text."""
+
+    text: str = attrs.field(validator=attrs.validators.instance_of(str))
+
+
+@attrs.frozen
+class Thinking:
+    """A model's reasoning. ``signature`` is what some providers want back to accept it again."""
+
+    thinking: str = attrs.field(validator=attrs.validators.instance_of(str))
+    signature: str | None = None
+
+
+@attrs.frozen
+class Image:
+    """An image: the bytes of the file, and its media type (``image/png``)."""
+
+    data: bytes = attrs.field(validator=attrs.validators.instance_of(bytes), repr=lambda b: f"<{len(b)} bytes>")
+    mime_type: str = attrs.field(validator=attrs.validators.instance_of(str))
+
+
+@attrs.frozen
+class ToolCall:
+    """What the model asks for: run the tool ``name`` with ``arguments``; ``id`` pairs it with its result.
+
+    Attributes:
+        arguments: a JSON object, unchangeable. Empty while the call is still streaming.
+        arguments_error: why the text the model sent is not a JSON object, or None. Such a call is rejected.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any] = attrs.field(factory=FrozenDict, converter=freeze)
+    arguments_error: str | None = attrs.field(default=None, kw_only=True)
+
+    @arguments.validator
+    def _check_arguments(self, attribute: object, value: object) -> None:
+        if not isinstance(value, dict):
+            raise TypeError(f"ToolCall.arguments must be a mapping, not {type(value).__name__}")
+
+
+Part: TypeAlias = Text | Thinking | Image | ToolCall
+"""One piece of a message's content."""
+
+Content: TypeAlias = str | Part | Iterable[Part]
+"""What a message constructor accepts as ``content``; it is kept as a tuple of parts."""
+
+
+def to_parts(content: Content) -> tuple[Part, ...]:
+    """Content as a tuple of parts. Raises TypeError naming what is not one."""
+    if isinstance(content, str):
+        return (Text(content),) if content else ()
+    if isinstance(content, Part):
+        return (content,)
+    if isinstance(content, bytes) or not isinstance(content, Iterable):
+        raise TypeError(f"content must be a string or content parts, not {type(content).__name__}")
+    parts = tuple(content)
+    for index, part in enumerate(parts):
+        if not isinstance(part, Part):
+            raise TypeError(
+                f"content[{index}] must be a Text, Thinking, Image or ToolCall, not {type(part).__name__}"
+            )
+    return parts
+
+
+def text_of(parts: Iterable[Part]) -> str:
+    """The text parts, joined."""
+    return "".join([part.text for part in parts if type(part) is Text])
+
+
+@attrs.frozen
+class Usage:
+    """Tokens of one response, or of a whole run; add two with ``+``.
+
+    ``input_tokens`` includes those read from and written to a cache, as OpenTelemetry's GenAI conventions count.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+        )
+
+
+def _timestamp() -> Any:
+    return attrs.field(factory=time.time, kw_only=True, eq=False, repr=False)
+
+
+@attrs.frozen
+class UserMessage:
+    """What the user said. ``timestamp``: seconds since the epoch; it does not take part in equality."""
+
+    role: ClassVar[Literal["user"]] = "user"
+    content: tuple[Part, ...] = attrs.field(converter=to_parts)
+    timestamp: float = _timestamp()
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined."""
+        return text_of(self.content)
+
+
+@attrs.frozen
+class AssistantMessage:
+    """One response of a model. With stop reason ``error`` or ``aborted`` it carries no tool calls."""
+
+    role: ClassVar[Literal["assistant"]] = "assistant"
+    content: tuple[Part, ...] = attrs.field(converter=to_parts)
+    stop_reason: StopReason = "stop"
+    error_message: str | None = None
+    usage: Usage = Usage()
+    model: str = ""
+    provider: str = ""
+    timestamp: float = _timestamp()
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined; thinking is not part of it."""
+        return text_of(self.content)
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls, in order."""
+        return tuple([part for part in self.content if type(part) is ToolCall])
+
+
+@attrs.frozen
+class ToolResultMessage:
+    """The one answer that a tool call gets."""
+
+    role: ClassVar[Literal["tool_result"]] = "tool_result"
+    tool_call_id: str
+    tool_name: str
+    content: tuple[Part, ...] = attrs.field(converter=to_parts)
+    details: Any = None
+    is_error: bool = False
+    timestamp: float = _timestamp()
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined."""
+        return text_of(self.content)
+
+
+@attrs.frozen
+class CustomMessage:
+    """A message of the application's own: kept in the transcript, never sent to a model.
+
+    Subclass it (with ``@attrs.frozen``) to add fields and a ``role``. To let a model see one, pass a
+    ``convert_to_llm`` that turns it into a message the model knows.
+    """
+
+    role: ClassVar[str] = "custom"
+    content: tuple[Part, ...] = attrs.field(default=(), converter=to_parts)
+    timestamp: float = _timestamp()
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined."""
+        return text_of(self.content)
+
+
+Message: TypeAlias = UserMessage | AssistantMessage | ToolResultMessage | CustomMessage
+"""Anything a transcript may hold."""
+
+
+@attrs.frozen
+class ToolResult:
+    """What a tool returns when a plain value is not enough.
+
+    Attributes:
+        content: what the model sees; a string is accepted.
+        details: anything for the application (a diff, a path); never sent to a model.
+        is_error: the model is told that the call failed.
+        terminate: if every result of a batch says so, the run ends after it.
+    """
+
+    content: tuple[Part, ...] = attrs.field(converter=to_parts)
+    details: Any = None
+    is_error: bool = False
+    terminate: bool = False
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined."""
+        return text_of(self.content)
