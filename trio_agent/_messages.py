@@ -98,9 +98,7 @@ def to_parts(content: Content) -> tuple[Part, ...]:
     parts = tuple(content)
     for index, part in enumerate(parts):
         if not isinstance(part, Part):
-            raise TypeError(
-                f"content[{index}] must be a Text, Thinking, Image or ToolCall, not {type(part).__name__}"
-            )
+            raise TypeError(f"content[{index}] must be a Text, Thinking, Image or ToolCall, not {type(part).__name__}")
     return parts
 
 
@@ -156,7 +154,7 @@ class AssistantMessage:
     content: tuple[Part, ...] = attrs.field(converter=to_parts)
     stop_reason: StopReason = "stop"
     error_message: str | None = None
-    usage: Usage = Usage()
+    usage: Usage = attrs.field(factory=Usage)
     model: str = ""
     provider: str = ""
     timestamp: float = _timestamp()

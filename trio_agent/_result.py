@@ -24,7 +24,7 @@ class RunResult:
 
     outcome: Outcome
     messages: tuple[Message, ...] = ()
-    usage: Usage = Usage()
+    usage: Usage = attrs.field(factory=Usage)
     error: BaseException | None = attrs.field(default=None, eq=False)
     abort_reason: str | None = None
     turns: int = 0

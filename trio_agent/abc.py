@@ -1,7 +1,7 @@
 """The ports: what the runtime asks of a model, a tool, an observer; and what it hands to them. Types only."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
@@ -97,9 +97,7 @@ class Tool:
     timeout: float | None = attrs.field(default=None, kw_only=True)
     atomic: bool = attrs.field(default=False, kw_only=True)
     sequential: bool = attrs.field(default=False, kw_only=True)
-    validate: Callable[[dict[str, Any]], dict[str, Any]] | None = attrs.field(
-        default=None, kw_only=True, repr=False
-    )
+    validate: Callable[[dict[str, Any]], dict[str, Any]] | None = attrs.field(default=None, kw_only=True, repr=False)
 
     @name.validator
     def _check_name(self, attribute: object, value: object) -> None:
@@ -129,7 +127,7 @@ class ModelRequest:
     system_prompt: str
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
-    options: ModelOptions = ModelOptions()
+    options: ModelOptions = attrs.field(factory=ModelOptions)
 
 
 class MessageWriter(Protocol):
@@ -159,7 +157,7 @@ class MessageWriter(Protocol):
     def usage(self, usage: Usage) -> None:
         """Tokens of this response; the last value counts."""
 
-    def finish(self, stop_reason: Literal["stop", "length", "tool_use"] | StopReason) -> None:
+    def finish(self, stop_reason: StopReason) -> None:
         """Why the response ended. Without it: ``tool_use`` if there are calls, else ``stop``."""
 
 

@@ -1,0 +1,167 @@
+"""Driving a run: to its end in the caller's task, or in a nursery beside a block that reads it.
+
+`drive` is the one place where a run is closed. `run_in_block` puts it beside an ``async with`` block;
+`agent_loop` and `agent_loop_continue` are the functional layer on top.
+"""
+
+import math
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import trio
+
+from ._config import AgentLoopConfig, RunSettings, check_tools
+from ._context import AgentContext, to_messages
+from ._errors import NothingToResumeError
+from ._events import AgentEvent, MessageUpdate
+from ._loop import run_turns
+from ._messages import AssistantMessage, Message
+from ._queues import MessageQueue
+from ._record import RunRecord
+from ._result import RunResult
+from ._run import Inbox, Run
+from ._scopes import bare
+from ._stream import Coalescer, EventSink, EventStream, open_event_stream
+
+__all__ = ["agent_loop", "agent_loop_continue", "drive", "open_run_stream", "open_scope", "run_in_block"]
+
+
+@trio.lowlevel.enable_ki_protection
+async def drive(run: Run) -> None:
+    """Run the loop to its end and seal it, whatever happens: the one place where a run is closed.
+
+    Raises:
+        trio.Cancelled: an outer scope was cancelled; never swallowed.
+        BaseException: a hook, a transform or a model raised what is not a `ModelError`; it is bare, and it is
+            also the result's ``error``.
+    """
+    record = run.record
+    try:
+        with run.scope:
+            record.decide(await run_turns(run))
+            record.seal()
+        # only an abort (which decided) and the run's own deadline leave the scope without an exception
+        record.decide("deadline")
+    except trio.Cancelled:
+        raise
+    except BaseException as error:
+        record.decide("error", error)
+        raise
+    finally:
+        record.seal()
+        record.raise_interrupt()
+
+
+def open_run_stream(max_buffered: int) -> tuple[EventSink[AgentEvent, RunResult], EventStream[AgentEvent, RunResult]]:
+    """The stream of a run: slow readers may have adjacent deltas merged."""
+    return open_event_stream(max_buffered, coalescer=Coalescer(MessageUpdate.continues, MessageUpdate.merge))
+
+
+@asynccontextmanager
+@trio.lowlevel.enable_ki_protection
+async def run_in_block(
+    run: Run, stream: EventStream[AgentEvent, RunResult]
+) -> AsyncIterator[EventStream[AgentEvent, RunResult]]:
+    """The loop in a nursery, its stream in the ``async with`` block.
+
+    Leaving the block early, in whatever way, ends the run and waits until it is sealed. What comes out is bare:
+    the body's own exception unchanged, else the run's, else the cancellation.
+    """
+    failure: BaseException | None = None
+    body: BaseException | None = None
+
+    async def keep_failure() -> None:
+        nonlocal failure
+        try:
+            await drive(run)
+        except Exception as error:  # noqa: BLE001
+            # raised when the body has ended: until then the body may read the events to their end
+            failure = error
+
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(keep_failure, name="agent loop")
+            try:
+                yield stream
+            except (trio.Cancelled, GeneratorExit):
+                raise
+            except BaseException as error:  # noqa: BLE001 - raised again, unchanged, when the run is sealed
+                body = error
+            run.abort("the reader left the block" if body is None else "the body of the block raised")
+            stream.close()
+    except BaseExceptionGroup as group:
+        chosen = bare(group)
+        if body is None or not isinstance(chosen, Exception | trio.Cancelled):
+            raise chosen from None
+    finally:
+        run.record.decide("cancelled")
+        run.record.seal()
+    if body is not None:
+        raise body
+    if failure is not None:
+        raise failure
+
+
+def open_scope(timeout: float | None) -> trio.CancelScope:
+    """The scope that bounds a run: `Agent.abort` cancels it, ``timeout`` is its deadline."""
+    if timeout is None:
+        return trio.CancelScope()
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
+        raise ValueError(f"timeout must be a number of seconds, at least 0, or None, not {timeout!r}")
+    return trio.CancelScope(deadline=trio.current_time() + timeout if timeout < math.inf else math.inf)
+
+
+def _functional_run(context: AgentContext, config: AgentLoopConfig) -> tuple[Run, EventStream[AgentEvent, RunResult]]:
+    sink, stream = open_run_stream(config.max_buffered_events)
+    steering, follow_ups = MessageQueue("all"), MessageQueue("all")
+    record = RunRecord(list(context.messages), sink, steering=steering, follow_ups=follow_ups)
+    run = Run(
+        record,
+        RunSettings(config, context.system_prompt, check_tools(context.tools)),
+        Inbox(steering, config.get_steering_messages),
+        Inbox(follow_ups, config.get_follow_up_messages, "get_follow_up_messages"),
+        open_scope(None),
+    )
+    return run, stream
+
+
+@asynccontextmanager
+@trio.lowlevel.enable_ki_protection
+async def agent_loop(
+    prompts: str | Message | Sequence[str | Message], context: AgentContext, config: AgentLoopConfig
+) -> AsyncIterator[EventStream[AgentEvent, RunResult]]:
+    """Run the loop on ``context`` with new prompts, without an `Agent`.
+
+    ``async with agent_loop(prompts, context, config) as stream:`` then read the stream or await its result;
+    ``result.messages`` is what the run added. Nothing that was passed in is changed. Leaving the block ends the
+    run and waits until it is sealed.
+
+    Raises:
+        TypeError, ValueError: see `AgentLoopConfig`; an empty prompt, or one that is neither text nor a message.
+        Exception: a hook, a transform or a model raised; said when the block ends.
+    """
+    messages = to_messages(prompts, "prompts")
+    run, stream = _functional_run(context, config)
+    run.record.begin(messages)
+    async with run_in_block(run, stream):
+        yield stream
+
+
+@asynccontextmanager
+@trio.lowlevel.enable_ki_protection
+async def agent_loop_continue(
+    context: AgentContext, config: AgentLoopConfig
+) -> AsyncIterator[EventStream[AgentEvent, RunResult]]:
+    """Run the loop on ``context`` as it is, without a new message; see `agent_loop`.
+
+    Raises:
+        NothingToResumeError: the context has no messages, or its last one is an assistant message that calls no
+            tool.
+    """
+    last = context.messages[-1] if context.messages else None
+    if last is None or (isinstance(last, AssistantMessage) and not last.tool_calls):
+        raise NothingToResumeError("the context ends with nothing to answer; use agent_loop(prompts, ...)")
+    run, stream = _functional_run(context, config)
+    run.record.begin(())
+    async with run_in_block(run, stream):
+        yield stream

@@ -1,0 +1,89 @@
+"""The loop: two nested ones, written to be read next to section 3 of the specification.
+
+The inner loop runs turns: enter pending messages, ask the model, run its tools, end the turn, look at steering.
+The outer loop continues the run with follow-ups. Everything that is decided is recorded by `RunRecord` in the same
+step; the awaits in between are the only places where a run can be cancelled, and `drive` seals it there.
+"""
+
+from collections.abc import Sequence
+
+import trio
+
+from ._calls import run_calls
+from ._errors import ModelError
+from ._messages import AssistantMessage, Message, Outcome
+from ._run import Run
+from ._scopes import bare, call, leaves, run_unprotected
+from .abc import ModelRequest
+
+__all__ = ["ask_model", "run_turns"]
+
+
+async def run_turns(run: Run) -> Outcome:
+    """The loop. `RunRecord.begin` has said ``agent_start``, the first ``turn_start`` and the prompts."""
+    record, steering, follow_ups = run.record, run.steering.queue, run.follow_ups.queue
+    if run.looks_first and await run.look_for_steering():
+        record.enter_receipts(steering.take())
+    while True:
+        while True:
+            message = await ask_model(run)
+            if message.stop_reason in ("error", "aborted"):
+                record.end_turn()
+                return "error"
+            wants_answer = await run_calls(run, message)
+            record.end_turn()
+            if run.truncated > 1:
+                record.decide("error", ModelError("two responses in a row were cut off at their length limit"))
+                return "error"
+            if not (wants_answer or await run.look_for_steering()):
+                break
+            if _limit_reached(run):
+                return "limit"
+            await trio.lowlevel.checkpoint_if_cancelled()
+            record.begin_turn(steering.take())
+        if not await run.look_for_follow_ups():
+            return "completed"
+        if _limit_reached(run):
+            return "limit"
+        await trio.lowlevel.checkpoint_if_cancelled()
+        record.begin_turn(follow_ups.take())
+
+
+def _limit_reached(run: Run) -> bool:
+    limit = run.settings.config.max_turns
+    return limit is not None and run.record.turns >= limit
+
+
+async def ask_model(run: Run) -> AssistantMessage:
+    """One request: the context in two steps, then the response, streamed into the record."""
+    record, settings = run.record, run.settings
+    await record.room()
+    messages: Sequence[Message] = tuple(record.transcript)
+    if settings.config.transform_context is not None:
+        messages = _sequence(await call(settings.config.transform_context, messages), "transform_context")
+    messages = _sequence(await call(settings.config.convert_to_llm, messages), "convert_to_llm")
+    await trio.lowlevel.checkpoint_if_cancelled()
+    config = settings.config
+    request = ModelRequest(settings.system_prompt, tuple(messages), tuple(settings.tools.values()), config.options)
+    writer = record.begin_response(config.model)
+    try:
+        await run_unprotected(config.model.stream, request, writer)
+    except (ModelError, BaseExceptionGroup) as error:
+        # a model with a nursery of its own raises groups; a Cancelled in one comes again at the next checkpoint
+        causes = [leaf for leaf in leaves(error) if not isinstance(leaf, trio.Cancelled)]
+        failure = bare(error)
+        if not causes or not all(isinstance(leaf, ModelError) for leaf in causes):
+            raise failure from None
+        record.decide("error", failure)
+        return record.end_response("error", str(failure) or type(failure).__name__)
+    message = record.end_response()
+    if message.stop_reason in ("error", "aborted"):
+        record.decide("error", ModelError(f"{config.model.name!r} ended its response with {message.stop_reason!r}"))
+    run.truncated = run.truncated + 1 if message.stop_reason == "length" and message.tool_calls else 0
+    return message
+
+
+def _sequence(value: object, name: str) -> Sequence[Message]:
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        raise TypeError(f"{name} must return a sequence of messages, not {type(value).__name__}")
+    return value

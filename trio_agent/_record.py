@@ -1,0 +1,371 @@
+"""The books of one run. Everything here is synchronous: what is decided is recorded in the same task step.
+
+`RunRecord` is the only place where a run's transcript, queues and events change. Because none of it awaits, no
+cancellation can fall between two of its lines; because its callers are protected, no KeyboardInterrupt can either.
+`RunRecord.seal` ends the books from whatever position they are in, by asking the grammar for the shortest ending.
+"""
+
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+
+import attrs
+import trio
+
+from ._errors import ObserverWarning
+from ._events import (
+    AgentEnd,
+    AgentEvent,
+    AgentStart,
+    MessageEnd,
+    MessageStart,
+    ToolExecutionEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+    TurnEnd,
+    TurnStart,
+)
+from ._grammar import CallState, RunGrammar, RunState
+from ._messages import (
+    AssistantMessage,
+    Message,
+    Outcome,
+    StopReason,
+    ToolCall,
+    ToolOutcome,
+    ToolResult,
+    ToolResultMessage,
+    Usage,
+)
+from ._queues import MessageQueue, Receipt
+from ._result import RunResult
+from ._scopes import call_sync
+from ._stream import EventSink
+from ._transcript import answer_open_calls
+from ._writer import ResponseWriter
+from .abc import Model, Observer
+
+__all__ = ["CANCELLED_TEXT", "NOT_STARTED_TEXT", "SKIPPED_TEXT", "Cause", "RunRecord", "Settled"]
+
+SKIPPED_TEXT = "Skipped due to queued user message."
+CANCELLED_TEXT = "Cancelled: the run was ended while this tool was running. Its effects are unknown."
+NOT_STARTED_TEXT = "Not started: the run was ended before this tool began."
+
+
+@attrs.frozen
+class Cause:
+    """Why a run ends; the first one stands."""
+
+    outcome: Outcome
+    error: BaseException | None = None
+    reason: str | None = None
+
+
+@attrs.frozen
+class Settled:
+    """What became of a call, before its end event is said."""
+
+    result: ToolResult
+    outcome: ToolOutcome
+    exception: BaseException | None = None
+    duration: float = 0.0
+
+
+class RunRecord:
+    """The books of one run; see the module's text.
+
+    Args:
+        transcript: the messages so far; the run's are appended to this very list.
+        sink: where events go.
+        steering, follow_ups: the queues that `take` empties into the transcript.
+        observers: called with each event, in order. A list that may change while the run goes on.
+        unseen: receipts of messages that are in the transcript but in no request yet, also from earlier runs.
+        on_end: called when the result exists and before the last event is said.
+    """
+
+    def __init__(
+        self,
+        transcript: list[Message],
+        sink: EventSink[AgentEvent, RunResult],
+        *,
+        steering: MessageQueue,
+        follow_ups: MessageQueue,
+        observers: list[Observer] | None = None,
+        unseen: list[Receipt] | None = None,
+        on_end: Callable[[], None] | None = None,
+    ) -> None:
+        self.transcript = transcript
+        self.steering = steering
+        self.follow_ups = follow_ups
+        self.turns = 0
+        self.result: RunResult | None = None
+        self.cause: Cause | None = None
+        self.observer_errors: list[BaseException] = []
+        self.pending_calls: dict[str, ToolCall] = {}
+        self.writer: ResponseWriter | None = None
+        self._sink = sink
+        self._observers = observers if observers is not None else []
+        self._unseen = unseen if unseen is not None else []
+        self._on_end = on_end
+        self._grammar = RunGrammar()
+        self._first = len(transcript)
+        self._usage = Usage()
+        self._open_message: Message | None = None
+        self._assistant: AssistantMessage | None = None
+        self._results: list[ToolResultMessage] = []
+        self._running: dict[str, float] = {}
+        self._settled: dict[str, Settled] = {}
+        self._interrupt: BaseException | None = None
+
+    # events -----------------------------------------------------------------------------------------------------
+
+    def emit(self, event: AgentEvent) -> None:
+        """Say an event: check it against the grammar, give it to the stream, then to every observer."""
+        self._grammar.advance(event)
+        self._sink.push(event)
+        if self._observers:
+            self._tell_observers(event)
+
+    def _tell_observers(self, event: AgentEvent) -> None:
+        for observer in tuple(self._observers):
+            try:
+                call_sync(observer, event)
+            except (Exception, trio.Cancelled) as error:  # noqa: BLE001
+                # a sync function cannot be cancelled: a Cancelled here is the observer's own, and as much its fault
+                self.observer_errors.append(error)
+                if observer in self._observers:
+                    self._observers.remove(observer)
+            except BaseException as interrupt:  # noqa: BLE001
+                # raised by `raise_interrupt` as soon as the books are even
+                self._interrupt = self._interrupt or interrupt
+
+    def raise_interrupt(self) -> None:
+        """Raise the KeyboardInterrupt or SystemExit that fell into an observer, if one did."""
+        interrupt, self._interrupt = self._interrupt, None
+        if interrupt is not None:
+            raise interrupt
+
+    def warn_of_observers(self) -> None:
+        """One `ObserverWarning` for each observer that raised; said to the embedder after the run."""
+        errors, self.observer_errors = self.observer_errors, []
+        for error in errors:
+            warning = ObserverWarning(f"an observer raised and was removed: {type(error).__name__}: {error}")
+            warning.__cause__ = error
+            warnings.warn(warning, stacklevel=3)
+
+    async def room(self) -> None:
+        """Wait while readers are behind; see `EventSink.room`."""
+        await self._sink.room()
+        if self._interrupt is not None:
+            self.raise_interrupt()
+
+    # messages ---------------------------------------------------------------------------------------------------
+
+    def begin(self, prompts: Sequence[Message] = (), receipts: Iterable[Receipt] = ()) -> None:
+        """Say ``agent_start`` and the first ``turn_start``; complete an unanswered history; enter the prompts, or
+        what was just taken from a queue."""
+        self.emit(AgentStart())
+        self.begin_turn(())
+        for message in (*answer_open_calls(self.transcript), *prompts):
+            self._enter(message)
+        self.enter_receipts(receipts)
+
+    def begin_turn(self, receipts: Iterable[Receipt]) -> None:
+        """Say ``turn_start`` and enter what was just taken from a queue."""
+        self.turns += 1
+        self._assistant, self._results = None, []
+        self._settled, self._running = {}, {}
+        self.emit(TurnStart(self.turns))
+        self.enter_receipts(receipts)
+
+    def enter_receipts(self, receipts: Iterable[Receipt]) -> None:
+        """Enter messages that were just taken from a queue; each counts as delivered with the next request."""
+        for receipt in receipts:
+            self._unseen.append(receipt)
+            self._enter(receipt.message)
+
+    def _enter(self, message: Message) -> None:
+        self.transcript.append(message)
+        self._open_message = message
+        self.emit(MessageStart(message))
+        self.emit(MessageEnd(message))
+
+    def begin_response(self, model: Model) -> ResponseWriter:
+        """A request is being sent in this step: what the transcript holds is delivered."""
+        for receipt in self._unseen:
+            receipt.mark_delivered()
+        self._unseen.clear()
+        self.writer = ResponseWriter(self.emit, self.room, model.name, model.provider)
+        return self.writer
+
+    def end_response(self, failure: StopReason | None = None, error_message: str | None = None) -> AssistantMessage:
+        """The model has returned or failed: complete its message and enter it."""
+        writer, self.writer = self.writer, None
+        assert writer is not None
+        message = writer.close(failure, error_message)
+        self._assistant = message
+        self._usage += message.usage
+        self.transcript.append(message)
+        self.pending_calls = {call.id: call for call in message.tool_calls}
+        self.emit(MessageEnd(message))
+        return message
+
+    def end_turn(self) -> None:
+        """Say ``turn_end``."""
+        self.emit(TurnEnd(self._assistant, tuple(self._results)))
+
+    # tool calls -------------------------------------------------------------------------------------------------
+
+    def start_call(self, call: ToolCall) -> None:
+        """Say that a call is taken up; whether its tool has begun to run is for `mark_running`."""
+        self.emit(ToolExecutionStart(call.id, call.name, call.arguments))
+
+    def mark_running(self, call: ToolCall) -> None:
+        """The tool begins in this very step: from here on its effects count as unknown until it settles."""
+        self._running[call.id] = trio.current_time()
+
+    def settle(
+        self, call: ToolCall, result: ToolResult, outcome: ToolOutcome, exception: BaseException | None = None
+    ) -> None:
+        """Keep what became of a call. From here on it cannot be lost, whatever is cancelled."""
+        started = self._running.get(call.id)
+        duration = 0.0 if started is None else trio.current_time() - started
+        self._settled[call.id] = Settled(result, outcome, exception, duration)
+
+    def settled_result(self, call: ToolCall) -> ToolResult | None:
+        """What `settle` kept, if it was called for this call in this turn."""
+        settled = self._settled.get(call.id)
+        return None if settled is None else settled.result
+
+    def replace_result(self, call: ToolCall, result: ToolResult) -> None:
+        """Another result for a settled call, before its end is said."""
+        self._settled[call.id] = attrs.evolve(self._settled[call.id], result=result)
+
+    def end_call(self, call: ToolCall) -> None:
+        """Say what became of a settled call."""
+        settled = self._settled[call.id]
+        self.emit(
+            ToolExecutionEnd(
+                call.id,
+                call.name,
+                call.arguments,
+                settled.result,
+                settled.result.is_error,
+                settled.outcome,
+                settled.exception,
+                settled.duration,
+            )
+        )
+
+    def refuse_call(self, call: ToolCall, text: str, outcome: ToolOutcome) -> None:
+        """Settle and end a call whose tool does not run; the usual start and end are said."""
+        if self._grammar.call_state(call.id) is CallState.WAITING:
+            self.start_call(call)
+        self.settle(call, ToolResult(text, is_error=True), outcome)
+        self.end_call(call)
+
+    def report_progress(self, call: ToolCall, partial: ToolResult) -> bool:
+        """A tool's ``update()``. False, and nothing happens, once the call has settled or the readers are full."""
+        running = self._grammar.call_state(call.id) is CallState.RUNNING and self.result is None
+        if not running or call.id in self._settled or self._sink.is_full:
+            return False
+        self.emit(ToolExecutionUpdate(call.id, call.name, call.arguments, partial))
+        return True
+
+    def answer(self, call: ToolCall) -> None:
+        """Enter the result message of an ended call."""
+        result = self._settled[call.id].result
+        message = ToolResultMessage(call.id, call.name, result.content, result.details, result.is_error)
+        self.transcript.append(message)
+        self._results.append(message)
+        self._open_message = message
+        self.pending_calls.pop(call.id, None)
+        self.emit(MessageStart(message))
+        self.emit(MessageEnd(message))
+
+    # the end ----------------------------------------------------------------------------------------------------
+
+    def decide(self, outcome: Outcome, error: BaseException | None = None, reason: str | None = None) -> bool:
+        """Name the cause of the run's end. True iff this call did: the first one stands."""
+        if self.cause is not None:
+            return False
+        self.cause = Cause(outcome, error, reason)
+        return True
+
+    def seal(self) -> None:
+        """End the books, from wherever they are. Sync and idempotent; cannot be cancelled.
+
+        Closes the open message (a cut response keeps its text and thinking, not its calls), gives every open call
+        its result, ends the turn and the run.
+        """
+        if self.result is not None:
+            return
+        self.decide("cancelled")
+        if self._grammar.state is RunState.ASSISTANT:
+            self._cut_response()
+        elif self.writer is not None:
+            self.writer.discard()
+        while (step := self._grammar.exit()) is not None:
+            self._take_exit(*step)
+
+    def _cut_response(self) -> None:
+        cause = self.cause
+        assert cause is not None
+        if cause.error is not None:
+            self.end_response("error", str(cause.error) or type(cause.error).__name__)
+        else:
+            self.end_response("aborted", cause.reason or f"the run ended with outcome {cause.outcome!r}")
+
+    def _take_exit(self, symbol: str, call_id: str | None) -> None:
+        if call_id is not None:
+            self._close_call(symbol, self.pending_calls[call_id])
+        elif symbol == "agent_end":
+            self._end_run()
+        elif symbol == "turn_end":
+            self.end_turn()
+        elif symbol == "turn_start":
+            self.begin_turn(())
+        elif symbol == "agent_start":
+            self.emit(AgentStart())
+        else:
+            assert self._open_message is not None
+            self.emit(MessageEnd(self._open_message))
+
+    def _close_call(self, symbol: str, call: ToolCall) -> None:
+        if symbol == "tool_execution_start":
+            self.start_call(call)
+        elif symbol == "tool_execution_end":
+            if call.id not in self._settled:
+                ran = call.id in self._running
+                text = CANCELLED_TEXT if ran else NOT_STARTED_TEXT
+                self.settle(call, ToolResult(text, is_error=True), "cancelled" if ran else "not_started")
+            self.end_call(call)
+        elif symbol == "result_start":
+            self.answer(call)
+        else:
+            assert self._open_message is not None
+            self.pending_calls.pop(call.id, None)
+            self.emit(MessageEnd(self._open_message))
+
+    def _end_run(self) -> None:
+        cause = self.cause
+        assert cause is not None
+        messages = tuple(self.transcript[self._first :])
+        self.result = RunResult(
+            cause.outcome,
+            messages,
+            self._usage,
+            cause.error,
+            cause.reason if cause.outcome == "aborted" else None,
+            self.turns,
+            (*self.steering.messages, *self.follow_ups.messages),
+        )
+        if self._on_end is not None:
+            self._on_end()
+        self.emit(AgentEnd(messages, cause.outcome, cause.error, self.result.abort_reason))
+        self._sink.end(self.result)
+
+    @property
+    def streaming_message(self) -> AssistantMessage | None:
+        """The response so far, while one streams. Costs O(its length)."""
+        streams = self._grammar.state is RunState.ASSISTANT and self.writer is not None
+        return self.writer.partial if streams and self.writer is not None else None

@@ -1,0 +1,67 @@
+"""Small laws about cancellation, interrupts and exceptions that the engine and the hall share.
+
+The loop's own code is protected against KeyboardInterrupt, so that Ctrl-C cannot tear its books; the embedder's
+code (tools, models, hooks, observers) is not, so that Ctrl-C stays effective in a busy tool. Every call from one
+side to the other goes through `call_sync`, `call` or `run_unprotected`.
+"""
+
+import inspect
+import math
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, TypeVar
+
+import trio
+
+__all__ = ["bare", "call", "call_sync", "is_cancelled", "leaves", "run_unprotected"]
+
+T = TypeVar("T")
+
+
+@trio.lowlevel.disable_ki_protection
+def call_sync(function: Callable[..., T], *args: Any) -> T:
+    """Call the embedder's sync code with KeyboardInterrupt enabled."""
+    return function(*args)
+
+
+@trio.lowlevel.disable_ki_protection
+async def run_unprotected(function: Callable[..., Awaitable[T]], *args: Any) -> T:
+    """Await the embedder's async code with KeyboardInterrupt enabled."""
+    return await function(*args)
+
+
+@trio.lowlevel.disable_ki_protection
+async def call(function: Callable[..., Any], *args: Any) -> Any:
+    """Call the embedder's code, sync or async, with KeyboardInterrupt enabled."""
+    value = function(*args)
+    return await value if inspect.isawaitable(value) else value
+
+
+def is_cancelled() -> bool:
+    """Is the current task inside a cancelled scope? Tells a real `trio.Cancelled` from a stale one."""
+    return trio.current_effective_deadline() == -math.inf
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions in a group, however nested; the exception itself if it is no group."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from leaves(inner)
+    else:
+        yield error
+
+
+def bare(error: BaseException) -> BaseException:
+    """The one exception that the embedder is to see for what may be a group.
+
+    An interrupt first, then an error, then `trio.Cancelled`. What else was in the group is kept as notes.
+    """
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    inner = list(leaves(error))
+    # sorted() is stable: among equals the first one stands
+    ranked = sorted(inner, key=lambda e: 2 if isinstance(e, trio.Cancelled) else int(isinstance(e, Exception)))
+    chosen = ranked[0]
+    for other in ranked[1:]:
+        if not isinstance(other, trio.Cancelled):
+            chosen.add_note(f"also raised: {type(other).__name__}: {other}")
+    return chosen
