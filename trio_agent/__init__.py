@@ -31,6 +31,7 @@ from ._events import (
     TurnEnd,
     TurnStart,
 )
+from ._grammar import RunGrammar, RunState
 from ._messages import (
     AssistantMessage,
     CustomMessage,
@@ -51,6 +52,7 @@ from ._queues import Receipt
 from ._result import RunResult
 from ._stream import Coalescer, EventSink, EventStream, open_event_stream
 from ._tools import tool
+from ._transcript import check_transcript
 from .abc import MessageWriter, Model, ModelOptions, ModelRequest, Observer, Tool, ToolContext
 
 __all__ = [
@@ -88,8 +90,10 @@ __all__ = [
     "Outcome",
     "Receipt",
     "RunAbortedError",
+    "RunGrammar",
     "RunLimitError",
     "RunResult",
+    "RunState",
     "StopReason",
     "Text",
     "Thinking",
@@ -109,6 +113,7 @@ __all__ = [
     "UserMessage",
     "agent_loop",
     "agent_loop_continue",
+    "check_transcript",
     "default_convert_to_llm",
     "open_event_stream",
     "tool",

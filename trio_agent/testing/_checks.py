@@ -2,10 +2,7 @@
 
 from collections.abc import Sequence
 
-from trio_agent import AgentEvent, GrammarError
-
-from .._grammar import RunGrammar, RunState
-from .._transcript import check_transcript
+from trio_agent import AgentEvent, GrammarError, RunGrammar, RunState, check_transcript
 
 __all__ = ["check_events", "check_transcript"]
 

@@ -28,11 +28,15 @@ class Stop:
     reason: StopReason
 
 
+def _to_error(error: str | BaseException) -> BaseException:
+    return ModelError(error) if isinstance(error, str) else error
+
+
 @attrs.frozen
 class Fail:
     """Raise this error; a string stands for a `ModelError` with that text."""
 
-    error: BaseException = attrs.field(converter=lambda e: ModelError(e) if isinstance(e, str) else e)
+    error: BaseException = attrs.field(converter=_to_error)
 
 
 @attrs.frozen
