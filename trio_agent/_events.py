@@ -126,14 +126,16 @@ class MessageUpdate:
         parts = self._log.parts(self.content_index, self._chunk_count, self.kind.endswith("_end"))
         return AssistantMessage(parts, model=self._log.model, provider=self._log.provider)
 
-    def continues(self, other: object) -> bool:
-        """True if this delta directly extends ``other``, so that `merge` may stand for both."""
+    @staticmethod
+    def continues(later: object, earlier: object) -> bool:
+        """True if ``later`` is a delta that directly extends ``earlier``, so that `merge` may stand for both."""
         return (
-            type(other) is MessageUpdate
-            and other.kind == self.kind
-            and other._log is self._log
-            and other.content_index == self.content_index
-            and other._chunk_count < self._chunk_count
+            type(later) is MessageUpdate
+            and type(earlier) is MessageUpdate
+            and later.kind == earlier.kind
+            and later._log is earlier._log
+            and later.content_index == earlier.content_index
+            and earlier._chunk_count < later._chunk_count
         )
 
     @classmethod

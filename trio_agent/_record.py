@@ -299,6 +299,14 @@ class RunRecord:
         """
         if self.result is not None:
             return
+        try:
+            self._seal()
+        except BaseException as error:
+            # a bug of ours: nobody may wait for ever for the end of a run that cannot be ended properly
+            self._sink.fail(error)
+            raise
+
+    def _seal(self) -> None:
         self.decide("cancelled")
         if self._grammar.state is RunState.ASSISTANT:
             self._cut_response()

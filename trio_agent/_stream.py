@@ -32,7 +32,8 @@ class Coalescer(Generic[E_co]):
     """How adjacent events are merged for a slow reader.
 
     Attributes:
-        continues: ``continues(later, earlier)``: may one event stand for both?
+        continues: ``continues(later, earlier)``: may one event stand for both? Asked of any two events; must
+            not raise.
         merge: ``merge(first, last)``: the one event for a run of such events.
     """
 

@@ -121,7 +121,7 @@ def _arguments_type(function: Callable[..., Any], tool_name: str) -> tuple[type[
 def _schema_of(arguments_type: type[msgspec.Struct], tool_name: str) -> dict[str, Any]:
     try:
         schema = msgspec.json.schema(arguments_type)
-    except TypeError as error:
+    except Exception as error:
         raise TypeError(f"tool {tool_name!r}: a parameter's type has no JSON Schema: {error}") from error
     definitions = schema.get("$defs", {})
     root = dict(definitions.pop(schema["$ref"].rsplit("/", 1)[-1])) if "$ref" in schema else schema
