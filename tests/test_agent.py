@@ -898,3 +898,56 @@ async def test_other_threads_can_steer_and_abort() -> None:
         result = await run.result()
     assert result.abort_reason == "from a thread"
     assert texts(result.undelivered) == ["from a thread"]
+
+
+async def test_r14_an_abort_at_the_turns_end_opens_no_further_turn_and_keeps_the_queue(autojump_clock: object) -> None:
+    agent = Agent(ScriptedModel(calls("a"), "never"), tools=[work])
+    receipt = agent.steer("first")
+
+    def at_turn_end(event: AgentEvent) -> None:
+        if isinstance(event, TurnEnd):
+            agent.steer("second")
+            assert agent.abort("now")
+
+    unsubscribe = agent.subscribe(at_turn_end)
+    watch = Watch(agent)
+    result = await agent.prompt("go")
+    watch.check()
+    assert (result.outcome, result.turns, texts(result.undelivered)) == ("aborted", 1, ["second"])
+    assert receipt.delivered
+    unsubscribe()
+    agent.model = ScriptedModel("fine", "fine")
+    await agent.prompt("next")
+    assert texts(agent.messages)[-3:] == ["next", "second", "fine"]
+
+
+async def test_g5_g17_an_abort_after_the_deadline_does_not_take_over_the_outcome(mock_clock: Any) -> None:
+    agent = Agent(ScriptedModel(calls("a")), tools=[work])
+    async with agent.run("go", timeout=0.5) as run:
+        await wait_all_tasks_blocked()
+        mock_clock.jump(0.6)
+        assert not agent.abort("too late")
+        result = await run.result()
+    assert (result.outcome, result.abort_reason) == ("deadline", None)
+
+
+@pytest.mark.parametrize("execution", ["sequential", "parallel"])
+async def test_g20_an_interrupt_in_a_tool_comes_out_bare_with_the_run_sealed(
+    execution: Any, autojump_clock: object
+) -> None:
+    @tool
+    async def busy() -> None:
+        """Ctrl-C falls here."""
+        raise KeyboardInterrupt
+
+    agent = Agent(ScriptedModel([*calls("a"), *calls("b", name="busy")]), tools=[work, busy], tool_execution=execution)
+    watch = Watch(agent)
+    with pytest.raises(KeyboardInterrupt):
+        await agent.prompt("go")
+    watch.check()
+    outcomes = dict(watch.outcomes())
+    assert outcomes["b"] == "cancelled"
+    with pytest.raises(KeyboardInterrupt):
+        async with agent.run("again") as run:
+            agent.model = ScriptedModel(calls("c", name="busy"))
+            await run.result()
