@@ -1,0 +1,49 @@
+"""README: its examples run and say what they should, and its two commands are the ones that .ci/run runs."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+SAYS = [
+    ["first note", "completed Usage("],
+    ["[list_files", "[read_file", "  completed", "notes.txt", "first note", "completed after"],
+    ["eu completed\nus skipped\nStopped before us. True"],
+    ["deadline\n1 Cancelled: ", "\n2 Not started: ", "\nYes?"],
+    ["SO IT GOES"],
+]
+
+
+def test_every_example_is_covered() -> None:
+    assert len(EXAMPLES) == len(SAYS)
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_the_examples_run(number: int, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("first note\nsecond note\n")
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", EXAMPLES[number]],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.returncode == 0, ran.stderr
+    at = 0
+    for piece in SAYS[number]:
+        at = ran.stdout.find(piece, at)
+        assert at >= 0, (piece, ran.stdout)
+
+
+def test_the_two_commands_are_those_that_ci_runs() -> None:
+    commands = re.findall(r"```sh\n(.*?)\n```", README, re.DOTALL)
+    assert len(commands) == 2
+    script = (ROOT / ".ci" / "run").read_text()
+    for command in commands:
+        assert command in script, command
