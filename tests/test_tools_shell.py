@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from trio_agent import Agent, ToolCall, ToolContext, ToolError, ToolExecutionEnd, ToolExecutionUpdate, ToolResult
 from trio_agent._tools import check_arguments
@@ -109,6 +110,12 @@ async def test_it_has_no_input_and_may_print_anything(tmp_path: Path) -> None:
     assert (await run(tmp_path, r"printf 'a\377b\n'")).text == "a\ufffdb\n[exit code 0]"
 
 
+async def test_it_runs_in_a_session_of_its_own(tmp_path: Path) -> None:
+    """So it has no terminal to read a password from, and a Ctrl-C there does not reach it behind our back."""
+    lines = (await run(tmp_path, "cut -d ' ' -f 5,6 /proc/$$/stat; echo $$ $$")).text.split("\n")
+    assert lines[0] == lines[1]
+
+
 async def test_bad_arguments_are_named(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="command: has a NUL"):
         await run(tmp_path, "a\0b")
@@ -121,7 +128,7 @@ async def test_a_folder_that_has_gone_is_named(tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     run_command = shell_tool(tmp_path / "root")
     (tmp_path / "root").rmdir()
-    with pytest.raises(ToolError, match="could not be started in .*root"):
+    with pytest.raises(ToolError, match=r"could not be started in .*root"):
         await run_command.execute({"command": "ls"}, ToolContext("1", "run_command"))
 
 
@@ -178,6 +185,23 @@ async def test_updates_are_few_and_small(tmp_path: Path) -> None:
     await run(tmp_path, "i=0; while [ $i -lt 3000 ]; do echo line $i; i=$((i+1)); done", watched.context)
     assert len(watched.updates) <= 2 + (trio.current_time() - started) / _output.SNAPSHOT_SECONDS
     assert max(map(len, watched.updates)) <= _output.SNAPSHOT_BYTES
+
+
+async def test_nothing_is_read_while_the_readers_are_behind() -> None:
+    gate = trio.Event()
+    watched = Watched(room=gate.wait)
+    output = CommandOutput(watched.context)
+    sender, receiver = trio.testing.memory_stream_one_way_pair()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(output.follow, receiver)
+        await sender.send_all(b"first")
+        await trio.testing.wait_all_tasks_blocked()
+        await sender.send_all(b"second")
+        await trio.testing.wait_all_tasks_blocked()
+        assert (output.total, watched.updates) == (5, ["first"])
+        gate.set()
+        await sender.aclose()
+    assert output.text == "firstsecond"
 
 
 async def test_a_slow_reader_slows_the_command_and_not_its_end(tmp_path: Path) -> None:
@@ -237,7 +261,7 @@ async def test_a_cancelled_command_leaves_no_process(tmp_path: Path, held: tuple
             nursery.cancel_scope.cancel()
     assert_no_live_process(group)
     with pytest.raises(ChildProcessError):
-        os.waitpid(group, os.WNOHANG)  # the shell was reaped
+        os.waitpid(group, os.WNOHANG)  # noqa: ASYNC222 - does not block; there is nothing left to reap
     await all_ended(reader)
 
 
@@ -261,9 +285,7 @@ async def test_sigterm_comes_first(tmp_path: Path) -> None:
         pytest.param("nohup sleep 1000 &", id="nohup"),
     ],
 )
-async def test_a_background_process_ends_with_the_shell(
-    tmp_path: Path, held: tuple[int, str], background: str
-) -> None:
+async def test_a_background_process_ends_with_the_shell(tmp_path: Path, held: tuple[int, str], background: str) -> None:
     reader, hold = held
     result = await run(tmp_path, f"{hold} {background} echo $$")
     await all_ended(reader)
@@ -276,9 +298,11 @@ async def test_a_background_process_ends_with_the_shell(
 async def test_a_process_in_a_session_of_its_own_cannot_hang_the_tool(tmp_path: Path, held: tuple[int, str]) -> None:
     """It is out of reach, as the docstring says; but the call returns although it holds the pipe."""
     reader, hold = held
-    result = await run(tmp_path, f"{hold} setsid sh -c 'echo $$; exec sleep 1000' & read -t 1 x; sleep 0.2; exit 0")
-    left_behind = int(result.text.split("\n")[0])
-    os.kill(left_behind, signal.SIGKILL)
+    os.mkfifo(tmp_path / "pid")
+    command = f"{hold} setsid sh -c 'echo $$ > pid; exec sleep 1000' & read pid < pid; echo $pid"
+    result = await run(tmp_path, command)
+    os.kill(int(result.text.split("\n")[0]), signal.SIGKILL)
+    assert result.text.endswith("\n[exit code 0]")
     await all_ended(reader)
 
 
