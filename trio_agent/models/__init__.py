@@ -1,1 +1,24 @@
-"""models"""
+"""The models that come with the package. Nothing is loaded before it is used: httpx takes a while to import."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .offline import OfflineModel
+    from .openai_chat import OpenAIChatModel
+
+__all__ = ["OfflineModel", "OpenAIChatModel"]
+
+_HOMES = {"OfflineModel": "offline", "OpenAIChatModel": "openai_chat"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
