@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 import httpx
 import pytest
 import trio
+import trio.testing
 from loopback import Reply, serve
 
 from trio_agent._errors import (
@@ -184,20 +185,24 @@ async def test_connection_refused_says_what_to_do():
     )
 
 
+async def keep_jumping(clock, server, seconds: float) -> None:
+    """More than once: what the server has sent may not have been read yet when all tasks are blocked."""
+    await server.stalled.wait()
+    while True:
+        await trio.testing.wait_all_tasks_blocked()
+        clock.jump(seconds)
+
+
 async def test_silence_is_a_timeout(mock_clock):
     for reply in (Reply(CHUNKS, close="stall"), Reply(raw=b"", close="stall")):
         async with serve(reply) as server:
             http = transport(server.url)
 
-            async def jump(server=server) -> None:
-                await server.stalled.wait()
-                await trio.testing.wait_all_tasks_blocked()
-                mock_clock.jump(601)
-
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(jump)
+                nursery.start_soon(keep_jumping, mock_clock, server, 601)
                 with pytest.raises(ModelTimeoutError, match="did not send anything in time") as caught:
                     await fetch(http)
+                nursery.cancel_scope.cancel()
             assert server.url in str(caught.value)
             await usable(http, server)
 
@@ -423,15 +428,11 @@ async def test_a_callback_that_has_enough_is_not_kept_waiting(mock_clock):
             assert trio.current_time() == 0
             await server.wait_open(0)
 
-            async def jump() -> None:
-                await server.stalled.wait()
-                await trio.testing.wait_all_tasks_blocked()
-                mock_clock.jump(0.25)
-
             server.stalled = trio.Event()
             async with http, trio.open_nursery() as nursery:
-                nursery.start_soon(jump)
+                nursery.start_soon(keep_jumping, mock_clock, server, 0.25)
                 await fetch(http, enough)
+                nursery.cancel_scope.cancel()
         await server.wait_open(0)
 
 

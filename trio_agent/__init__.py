@@ -4,6 +4,7 @@ from ._agent import Agent, AgentState
 from ._config import AgentLoopConfig
 from ._context import AgentContext, default_convert_to_llm
 from ._drive import agent_loop, agent_loop_continue
+from ._encode import event_to_dict, message_to_dict
 from ._errors import (
     AgentBusyError,
     GrammarError,
@@ -115,6 +116,8 @@ __all__ = [
     "agent_loop_continue",
     "check_transcript",
     "default_convert_to_llm",
+    "event_to_dict",
+    "message_to_dict",
     "open_event_stream",
     "tool",
 ]

@@ -38,7 +38,8 @@ class ModelOptions:
     reasoning_effort: str | None = attrs.field(default=None, validator=_optional(str))
     tool_choice: str | None = attrs.field(default=None, validator=_optional(str))
     extra_body: Mapping[str, Any] = attrs.field(factory=FrozenDict, converter=freeze)
-    extra_headers: Mapping[str, str] = attrs.field(factory=FrozenDict, converter=freeze)
+    # headers may hold keys, and a repr ends up in logs
+    extra_headers: Mapping[str, str] = attrs.field(factory=FrozenDict, converter=freeze, repr=False)
 
 
 @attrs.frozen
