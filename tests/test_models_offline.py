@@ -123,6 +123,8 @@ def test_its_name_is_honest() -> None:
         ("search src for f(x)", "search_files", {"pattern": r"f\(x\)", "path": "src"}),
         ("search the files for TODO", "search_files", {"pattern": "TODO"}),
         ("find the word needle in hay.txt", "search_files", {"pattern": "needle", "path": "hay.txt"}),
+        ("where is the TODO?", "search_files", {"pattern": "TODO"}),
+        ("search for 'the end'", "search_files", {"pattern": "the end"}),
         ("Where is main?", "search_files", {"pattern": "main"}),
         ("where is Root defined in src", "search_files", {"pattern": "Root", "path": "src"}),
         ("count the files", "list_files", {}),
@@ -172,6 +174,18 @@ async def test_independent_instructions_are_calls_of_one_response(wish: str, pat
 )
 async def test_a_dependent_instruction_waits_for_the_one_before(wish: str, first: list[str]) -> None:
     assert [call.name for call in (await respond(wish)).calls] == first
+
+
+@pytest.mark.parametrize(
+    ("wish", "names"),
+    [
+        ("run `sleep 1`, read a.txt, list the files", ["run_command", "read_file", "list_files"]),
+        ("run `a` and run `b`", ["run_command", "run_command"]),
+        ("read a.txt, and search for TODO, then run `b`", ["read_file", "search_files"]),
+    ],
+)
+async def test_only_a_then_makes_a_call_wait(wish: str, names: list[str]) -> None:
+    assert [call.name for call in (await respond(wish)).calls] == names
 
 
 async def test_it_goes_on_where_the_results_ended() -> None:

@@ -27,11 +27,13 @@ class Instruction:
     Attributes:
         subject: the file, folder, text or command that it is about, as the user wrote it.
         arguments: of the call.
+        waits: the user said "then" before it.
     """
 
     kind: Kind
     subject: str
     arguments: dict[str, Any]
+    waits: bool = False
 
     @property
     def tool(self) -> str:
@@ -53,7 +55,10 @@ class Instruction:
         }[self.kind]
 
     def must_follow(self, earlier: "Instruction") -> bool:
-        """True if the two may not stand in one response, where their calls may run side by side."""
+        """True if the two may not stand in one response: the user said "then", and the earlier may change what this
+        one finds. Without a "then" the calls stand in one response, to be run in order."""
+        if not self.waits:
+            return False
         if "run" in (self.kind, earlier.kind):
             return True
         if "write" not in (self.kind, earlier.kind):
@@ -104,6 +109,7 @@ _QUOTED = re.compile(r"""`[^`]*`|"[^"]*"|(?<!\w)'[^']*'(?!\w)""")
 _VERB = r"(?:read|show|open|print|list|search|find|count|run|execute|write|create|tell|what|where|how|look)\b"
 _JOINT = re.compile(
     rf"[,;.!?]?\s+(?i:and\s+)?(?i:then)[,\s]+|[.!?;]\s+(?=[A-Z])|\s*\n+\s*|,?\s+(?i:and\s+(?:also\s+)?(?={_VERB}))"
+    rf"|,\s+(?i:(?={_VERB}))"
 )
 _POLITE = re.compile(
     r"(?:(?:please|now|first|also|next|then|and|no|wait|stop|actually|instead|just|ok|okay|hi|hello|"
@@ -111,7 +117,9 @@ _POLITE = re.compile(
     re.IGNORECASE,
 )
 _TRAILING = re.compile(r"[,\s]+(?:please|instead|now|first|for me|too|as well)$", re.IGNORECASE)
-_ARTICLE = re.compile(r"(?:the )?(?:word|text|string|phrase|pattern|lines? (?:with|containing)) ", re.IGNORECASE)
+_ARTICLE = re.compile(
+    r"^(?:(?:the )?(?:word|text|string|phrase|pattern|lines? (?:with|containing)) |the )", re.IGNORECASE
+)
 
 
 def understand(message: str) -> tuple[list[Instruction], list[str]]:
@@ -121,23 +129,25 @@ def understand(message: str) -> tuple[list[Instruction], list[str]]:
     """
     instructions: list[Instruction] = []
     unclear: list[str] = []
-    for clause in _clauses(message):
+    for clause, waits in _clauses(message):
         found = _parse(clause)
-        instructions += found
+        instructions += [attrs.evolve(item, waits=waits) for item in found]
         if not found:
             unclear.append(clause)
     return instructions, unclear
 
 
-def _clauses(message: str) -> list[str]:
+def _clauses(message: str) -> list[tuple[str, bool]]:
+    """The clauses, each with whether a "then" stands before it."""
     masked = _QUOTED.sub(lambda quoted: "\0" * len(quoted[0]), message)
-    clauses: list[str] = []
-    start = 0
+    clauses: list[tuple[str, bool]] = []
+    start, waits = 0, False
     for joint in _JOINT.finditer(masked):
-        clauses.append(message[start : joint.start()])
-        start = joint.end()
-    clauses.append(message[start:])
-    return [tidy for tidy in map(_tidy, clauses) if tidy] or [message.strip()] * bool(message.strip())
+        clauses.append((_tidy(message[start : joint.start()]), waits))
+        start, waits = joint.end(), "then" in joint[0].lower() or message[joint.end() :].lower().startswith("then ")
+    clauses.append((_tidy(message[start:]), waits))
+    kept = [(clause, waits) for clause, waits in clauses if clause]
+    return kept or [(message.strip(), False)] * bool(message.strip())
 
 
 def _tidy(clause: str) -> str:

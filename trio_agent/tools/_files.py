@@ -55,7 +55,7 @@ def write_tool(root: Root) -> Tool:
     A reader, and a call that was cancelled, find either the old or the new content, whole.
     """
 
-    @tool
+    @tool(sequential=True)
     def write_file(
         path: _Path, content: Annotated[str, Meta(description="The whole new content of the file.")]
     ) -> ToolResult:
@@ -75,7 +75,7 @@ def edit_tool(root: Root) -> Tool:
     Atomic as ``write_file`` is; edits of one root do not run into each other.
     """
 
-    @tool
+    @tool(sequential=True)
     def edit_file(
         path: _Path,
         old_text: Annotated[str, Meta(min_length=1, description="The passage to replace; it must occur exactly once.")],

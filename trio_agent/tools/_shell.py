@@ -35,7 +35,7 @@ def run_command_tool(folder: str) -> Tool:
     may do, and it sees this process's environment variables. Confine it from outside (a container, another user).
     """
 
-    @tool
+    @tool(sequential=True)
     async def run_command(
         command: Annotated[str, Meta(min_length=1, description="Command line for /bin/sh.")],
         context: ToolContext,
