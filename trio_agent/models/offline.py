@@ -36,8 +36,8 @@ class OfflineModel:
     English phrasings, several joined by "then" or "and". It calls the tools named ``read_file``, ``list_files``,
     ``search_files``, ``run_command`` and ``write_file`` where the request offers them, reads their results, and says
     what it found. Instructions joined by commas or "and" become calls of one response. One that comes after a
-    "then" and may depend on what was written or run before it waits for that result. To anything else it answers what it is and
-    what it can do.
+    "then" and may depend on what was written or run before it waits for that result. To anything else it
+    answers what it is and what it can do.
 
     Its usage counts words, as if each were a token: the words of the system prompt and the messages as input, the
     words of its text and of its arguments as output.
