@@ -35,7 +35,7 @@ async def test_a_run_on_a_context_leaves_the_callers_list_alone(autojump_clock: 
     history: list[Message] = [UserMessage("before"), AssistantMessage("yes")]
     model = ScriptedModel([ToolCall("a", "work")], "done")
     context = AgentContext("Be brief.", history, [work])
-    async with agent_loop("go", context, AgentLoopConfig(model=model)) as stream:
+    async with agent_loop("go", context, AgentLoopConfig(model)) as stream:
         events = [event async for event in stream]
         result = await stream.result()
     assert check_events(events) == []

@@ -173,3 +173,9 @@ async def test_the_stop_reason_is_what_the_model_said_or_follows_from_the_calls(
     await out.tool_call("1", "t", {})
     out.finish("length")
     assert out.close().stop_reason == "length"
+
+
+def test_an_update_made_by_hand_is_whole_enough_for_a_readers_test() -> None:
+    event = MessageUpdate("text_delta", 0, "x")
+    assert event.message.content == ()
+    assert event == MessageUpdate("text_delta", 0, "x")

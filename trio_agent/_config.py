@@ -89,7 +89,7 @@ def _at_least(least: float, *, none: bool = False) -> Any:
     return check
 
 
-@attrs.define(kw_only=True)
+@attrs.define
 class AgentLoopConfig:
     """What a run is told besides its context.
 

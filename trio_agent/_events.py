@@ -80,6 +80,8 @@ class MessageLog:
 
     def parts(self, content_index: int, chunk_count: int, ended: bool) -> tuple[Part, ...]:
         """The content as of a position: whole blocks before ``content_index``, that one up to ``chunk_count``."""
+        if content_index >= len(self.blocks):
+            return ()  # an event that was made by hand, without a log
         done = [block.finished or block.as_of(len(block.chunks)) for block in self.blocks[:content_index]]
         last = self.blocks[content_index]
         return (*done, last.finished if ended and last.finished else last.as_of(chunk_count))
@@ -116,8 +118,8 @@ class MessageUpdate:
     kind: UpdateKind
     content_index: int
     delta: str
-    _log: MessageLog = attrs.field(repr=False, eq=False, alias="log")
-    _chunk_count: int = attrs.field(repr=False, eq=False, alias="chunk_count")
+    _log: MessageLog = attrs.field(factory=MessageLog, repr=False, eq=False, alias="log")
+    _chunk_count: int = attrs.field(default=0, repr=False, eq=False, alias="chunk_count")
 
     @property
     def message(self) -> AssistantMessage:
