@@ -1,22 +1,33 @@
-"""The command, in real processes: what it prints, how it ends, Ctrl-C, a typed line, bad input."""
+"""The command: what it prints, how it ends, Ctrl-C, a typed line, bad input. In real processes, but for a few."""
 
+import fcntl
+import io
 import json
 import os
 import pty
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 from llmock_server import llmock
 from processes import is_running
 
-from trio_agent.cli import UsageError, make_model
+from trio_agent import AssistantMessage, ToolCall, ToolResultMessage, Usage, UserMessage
+from trio_agent.cli import Streams, UsageError, main, make_model, parse_arguments, run_cli
+from trio_agent.testing import Fail, ScriptedModel, check_events
 
 COMMAND = [sys.executable, "-W", "error", "-m", "trio_agent"]
 ROOT = str(Path(__file__).parent.parent)
@@ -47,20 +58,34 @@ def command(*arguments: str, cwd: Path, stdin: str = "", **extra: str) -> subpro
 
 
 @contextmanager
-def started(*arguments: str, cwd: Path, stdin: Any = subprocess.DEVNULL) -> Iterator[subprocess.Popen[str]]:
+def started(
+    *arguments: str, cwd: Path, stdin: Any = subprocess.DEVNULL, stdout: Any = subprocess.PIPE
+) -> Iterator[subprocess.Popen[str]]:
+    """The command, running; it is killed after a minute, so that reading what it prints ends in any case."""
     with subprocess.Popen(
         [*COMMAND, *arguments],
         cwd=cwd,
         env=environment(),
         stdin=stdin,
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
+        deadline = threading.Timer(60, process.kill)
+        deadline.start()
         try:
             yield process
         finally:
+            deadline.cancel()
             process.kill()
+
+
+def none_is_left(group: int) -> bool:
+    """Waits for the kernel, which ends a killed process a moment later; ten seconds at most."""
+    give_up = time.monotonic() + 10
+    while is_running(group) and time.monotonic() < give_up:
+        time.sleep(0.01)
+    return not is_running(group)
 
 
 def read_until(process: subprocess.Popen[str], pattern: str) -> str:
@@ -72,6 +97,20 @@ def read_until(process: subprocess.Popen[str], pattern: str) -> str:
     raise AssertionError(f"{pattern} never came")
 
 
+def revived(event: dict[str, Any]) -> Any:
+    """What the grammar looks at of an event, from its line."""
+    fields = {"type": event["type"], "tool_call_id": event.get("tool_call_id")}
+    match event.get("message"):
+        case {"role": "assistant", "content": parts}:
+            calls = [ToolCall(part["id"], part["name"]) for part in parts if part["type"] == "tool_call"]
+            fields["message"] = AssistantMessage(calls)
+        case {"role": "tool_result", "tool_call_id": id, "tool_name": name}:
+            fields["message"] = ToolResultMessage(id, name, "")
+        case {"role": "user"}:
+            fields["message"] = UserMessage("")
+    return SimpleNamespace(**fields)
+
+
 # what it prints -----------------------------------------------------------------------------------------------------
 
 
@@ -80,7 +119,8 @@ def test_it_answers_with_what_is_in_the_files(folder: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     assert "buy milk" in ran.stdout
     assert "2 files" in ran.stdout
-    assert "[read_file] path='notes.txt'" in ran.stderr
+    assert "[read_file] notes.txt\n" in ran.stderr
+    assert re.search(r"^  ok \(\d+\.\d s\)$", ran.stderr, re.MULTILINE)
     assert re.search(r"completed after \d turns; \d+ tokens in, \d+ out", ran.stderr)
     assert "tokens" not in ran.stdout, "the answer alone is on standard output"
 
@@ -93,6 +133,7 @@ def test_json_prints_one_event_a_line(folder: Path) -> None:
     (end,) = [event for event in events if event["type"] == "tool_execution_end"]
     assert "buy milk" in end["result"]["content"][0]["text"]
     assert ran.stderr == ""
+    assert check_events([revived(event) for event in events]) == []
 
 
 def test_quiet_prints_the_answer_only(folder: Path) -> None:
@@ -125,8 +166,41 @@ def test_a_reader_that_leaves_ends_it_without_a_traceback(folder: Path) -> None:
         process.stdout.close()
         assert process.stderr is not None
         said = process.stderr.read()
-        assert process.wait(30) in (0, 1)
+        assert process.wait(30) == 1
+    assert said == ""
+
+
+def test_live_output_is_shown_once_and_cannot_drive_the_terminal(folder: Path) -> None:
+    command_line = "for i in 1 2 3; do printf '\\033[31mline %s\\n' $i; sleep 0.15; done; false"
+    ran = command(f"run `{command_line}`", cwd=folder)
+    assert f"[run_command] {command_line}\n" in ran.stderr
+    assert re.findall(r"^  \| .*line (\d)$", ran.stderr, re.MULTILINE) == ["1", "2", "3"]
+    assert "\033" not in ran.stderr
+    assert re.search(r"^  failed: \[exit code 1\]", ran.stderr, re.MULTILINE)
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_standard_stream_may_be_closed(folder: Path, closed: str) -> None:
+    line = f'exec "$@" {closed}'
+    run = ["sh", "-c", line, "sh", *COMMAND, "--transcript", "t.jsonl", "read notes.txt"]
+    ran = subprocess.run(run, cwd=folder, env=environment(), capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, "Traceback" in ran.stderr) == (0, False)
+    assert_all_answered(folder / "t.jsonl")
+
+
+def test_a_full_disk_is_one_clear_line(folder: Path) -> None:
+    with open("/dev/full", "w") as full, started("read notes.txt", cwd=folder, stdout=full) as process:
+        assert process.stderr is not None
+        said = process.stderr.read()
+        assert process.wait(30) == 1
+    assert said.splitlines()[-1] == "trio-agent: standard output: No space left on device"
     assert "Traceback" not in said
+
+
+def test_text_that_the_terminal_cannot_show_does_not_end_it(folder: Path) -> None:
+    (folder / "notes.txt").write_text("caf\N{LATIN SMALL LETTER E WITH ACUTE}\n", encoding="utf-8")
+    ran = command("read notes.txt", cwd=folder, PYTHONIOENCODING="ascii")
+    assert (ran.returncode, "caf?" in ran.stdout) == (0, True)
 
 
 # a server that is not ours ------------------------------------------------------------------------------------------
@@ -201,58 +275,206 @@ def messages_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def assert_all_answered(path: Path) -> None:
+def calls_and_answers(path: Path) -> tuple[list[str], list[str]]:
     messages = messages_of(path)
     called = [p["id"] for m in messages for p in m["content"] if p["type"] == "tool_call"]
+    return called, [m["tool_call_id"] for m in messages if m["role"] == "tool_result"]
+
+
+def assert_all_answered(path: Path) -> None:
+    called, answered = calls_and_answers(path)
     assert called
-    assert [m["tool_call_id"] for m in messages if m["role"] == "tool_result"] == called
+    assert answered == called
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_during_a_shell_command_leaves_no_process_and_an_answer_for_every_call(
     folder: Path, number: signal.Signals
 ) -> None:
     prompt = "read notes.txt, run `echo group $$; exec sleep 1000`, list the files"
     with started("--transcript", "t.jsonl", prompt, cwd=folder) as process:
-        group = int(read_until(process, r"group \d+").split()[1])
+        group = int(read_until(process, r"group \d+$").split()[1])
         process.send_signal(number)
+        name = "Ctrl-C" if number == signal.SIGINT else number.name
+        read_until(process, rf"aborted \(interrupted by {name}\)")
         assert process.wait(30) == 130
     assert not is_running(group)
     assert_all_answered(folder / "t.jsonl")
+    results = [m for m in messages_of(folder / "t.jsonl") if m["role"] == "tool_result"]
+    assert [m["is_error"] for m in results] == [False, True, True]
+    assert [path.name for path in folder.iterdir() if path.name.endswith(".tmp")] == []
 
 
 def test_a_second_ctrl_c_ends_the_program_at_once(folder: Path) -> None:
-    prompt = "run `trap '' TERM INT; echo group $$; sleep 1000 & wait; sleep 1000`"
-    with started(prompt, cwd=folder) as process:
+    # the shell dies of the first one; what it started does not, and has lost its leader when the second one comes
+    stubborn = "sh -c 'trap \"\" TERM INT; echo group $PPID; while :; do sleep 1; done'; true"
+    with started("--transcript", "t.jsonl", f"run `{stubborn}`", cwd=folder) as process:
         group = int(read_until(process, r"group \d+").split()[1])
         process.send_signal(signal.SIGINT)
         read_until(process, "once more")
+        while Path(f"/proc/{group}").exists():
+            time.sleep(0.01)  # the shell is another process's child; there is nothing to wait on
+        assert is_running(group)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
-    assert not is_running(group)
+    assert none_is_left(group)
+    assert len(calls_and_answers(folder / "t.jsonl")[0]) == 1, "the transcript is there, as it stands"
 
 
-def test_a_line_typed_while_a_tool_sleeps_skips_the_remaining_calls(folder: Path) -> None:
+def test_ctrl_c_twice_ends_it_also_while_nobody_reads_what_it_prints(folder: Path) -> None:
+    (folder / "long.txt").write_text("word " * 10_000)
+    ours, theirs = os.pipe()
+    fcntl.fcntl(theirs, 1031, 4096)  # F_SETPIPE_SZ: one page
+    try:
+        with started("--json", "read long.txt", cwd=folder, stdout=theirs) as process:
+            give_up = time.monotonic() + 30
+            while struct.unpack("i", fcntl.ioctl(ours, termios.FIONREAD, b"\0" * 4))[0] < 4096:
+                assert time.monotonic() < give_up
+                time.sleep(0.01)  # a full pipe gives no notice
+            for _ in range(50):
+                process.send_signal(signal.SIGINT)
+                try:
+                    assert process.wait(0.2) == 130
+                    break
+                except subprocess.TimeoutExpired:
+                    continue
+            assert process.poll() == 130
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_ctrl_c_while_the_prompt_is_read_leaves_no_traceback(folder: Path) -> None:
     ours, theirs = pty.openpty()
-    prompt = "run `echo asleep; sleep 2`, read notes.txt, list the files"
+    try:
+        with started("-", cwd=folder, stdin=theirs) as process:
+            os.write(ours, b"half a prompt\n")
+            # it has taken the line, and so is in its read
+            while fcntl.ioctl(theirs, termios.FIONREAD, b"\0" * 4) != b"\0" * 4 and process.poll() is None:
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 130
+            assert process.stderr is not None
+            assert process.stderr.read() == ""
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+@pytest.mark.parametrize("hung_up", [False, True])
+def test_a_line_typed_while_a_tool_runs_skips_the_remaining_calls(folder: Path, hung_up: bool) -> None:
+    ours, theirs = pty.openpty()
+    prompt = "run `echo asleep; until [ -e go ]; do sleep 0.02; done`, read notes.txt, list the files"
     try:
         with started("--transcript", "t.jsonl", prompt, cwd=folder, stdin=theirs) as process:
             read_until(process, "asleep$")
             os.write(ours, b"read more.txt instead\n")
             read_until(process, r"\(steering: read more.txt instead\)")
+            if hung_up:
+                os.close(theirs)
+                os.close(ours)
+            (folder / "go").touch()
             rest = process.stderr.read() if process.stderr else ""
-            assert process.wait(30) == 0
+            answer = process.stdout.read() if process.stdout else ""
+            assert process.wait(30) == 0, rest
     finally:
-        os.close(ours)
-        os.close(theirs)
-    assert rest.count("skipped") == 2
+        if not hung_up:
+            os.close(ours)
+            os.close(theirs)
+    assert "[run_command]" not in rest
+    assert rest.count("  skipped: Skipped due to queued user message.") == 2
+    assert "nothing" in answer
     assert_all_answered(folder / "t.jsonl")
     results = [m for m in messages_of(folder / "t.jsonl") if m["role"] == "tool_result"]
     assert [m["tool_name"] for m in results] == ["run_command", "read_file", "list_files", "read_file"]
-    assert "Skipped due to queued user message." in results[1]["content"][0]["text"]
-    assert "nothing" in results[3]["content"][0]["text"]
+    assert [m["is_error"] for m in results] == [False, True, True, False]
+
+
+# the transcript -----------------------------------------------------------------------------------------------------
 
 
 def test_the_transcript_is_a_legal_one(folder: Path) -> None:
     command("--transcript", "t.jsonl", "read notes.txt", cwd=folder)
     assert_all_answered(folder / "t.jsonl")
+
+
+def test_a_transcript_replaces_a_file_through_its_link_and_nothing_that_is_not_a_file(folder: Path) -> None:
+    (folder / "real.jsonl").write_text("old")
+    (folder / "link.jsonl").symlink_to("real.jsonl")
+    os.mkfifo(folder / "fifo")
+    command("--transcript", "link.jsonl", "read notes.txt", cwd=folder)
+    assert (folder / "link.jsonl").is_symlink()
+    assert_all_answered(folder / "real.jsonl")
+    for name in ("fifo", "."):
+        ran = command("--transcript", name, "read notes.txt", cwd=folder)
+        assert (ran.returncode, ran.stdout) == (1, ""), "said before the run"
+        assert f"--transcript {name}: there is something that is not a regular file" in ran.stderr
+    assert (folder / "fifo").is_fifo()
+
+
+# in process ---------------------------------------------------------------------------------------------------------
+
+
+class Deaf(io.StringIO):
+    """A stream whose reader has gone."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def in_memory(**extra: Any) -> Streams:
+    return Streams(**{"stdin": io.StringIO(), "stdout": io.StringIO(), "stderr": io.StringIO()} | extra)
+
+
+async def test_text_comes_out_before_the_response_has_ended() -> None:
+    streams = in_memory()
+    seen: list[str] = []
+
+    async def look() -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        seen.append(streams.stdout.getvalue())  # type: ignore[attr-defined]
+
+    model = ScriptedModel(["first ", look, "second", Usage(3, 4)])
+    assert await run_cli(parse_arguments(["hi"]), model, streams) == 0
+    assert seen == ["first "]
+    assert streams.stdout.getvalue() == "first second\n"  # type: ignore[attr-defined]
+    assert streams.stderr.getvalue() == "completed after 1 turns; 3 tokens in, 4 out\n"  # type: ignore[attr-defined]
+
+
+async def test_what_fails_is_said_in_one_line_and_the_answer_so_far_is_kept() -> None:
+    streams = in_memory()
+    assert await run_cli(parse_arguments(["--quiet", "hi"]), ScriptedModel(["half", Fail("no more")]), streams) == 1
+    assert streams.stdout.getvalue() == "half\n"  # type: ignore[attr-defined]
+    assert streams.stderr.getvalue() == "trio-agent: ModelError: no more\n"  # type: ignore[attr-defined]
+
+
+async def test_a_reader_that_leaves_ends_the_run_where_it_is() -> None:
+    model = ScriptedModel(["a", trio.sleep_forever])
+    with trio.fail_after(30):
+        assert await run_cli(parse_arguments(["hi"]), model, in_memory(stdout=Deaf())) == 1
+
+
+async def test_an_activity_that_nobody_reads_does_not_end_the_run() -> None:
+    streams = in_memory(stderr=Deaf())
+    assert await run_cli(parse_arguments(["hi"]), ScriptedModel("hello"), streams) == 0
+    assert streams.stdout.getvalue() == "hello\n"  # type: ignore[attr-defined]
+
+
+async def test_a_cancellation_passes_through_and_the_transcript_is_written(tmp_path: Path) -> None:
+    options = parse_arguments(["--transcript", str(tmp_path / "t.jsonl"), "hi"])
+    with trio.CancelScope() as scope:
+        await run_cli(options, ScriptedModel(["half", scope.cancel, trio.sleep_forever]), in_memory())
+        raise AssertionError("the cancellation was swallowed")
+    assert scope.cancelled_caught
+    assert [m["role"] for m in messages_of(tmp_path / "t.jsonl")] == ["user", "assistant"]
+
+
+def test_the_prompt_is_read_from_the_streams_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("buy milk\n")
+    streams = in_memory(stdin=io.StringIO("read notes.txt"))
+    assert main(["-"], streams) == 0
+    assert "buy milk" in streams.stdout.getvalue()  # type: ignore[attr-defined]
+    blank = in_memory(stdin=io.TextIOWrapper(io.BytesIO(b"read \xff"), encoding="utf-8"))
+    assert main([], blank) == 1
+    assert "PROMPT cannot be read" in blank.stderr.getvalue()  # type: ignore[attr-defined]

@@ -101,3 +101,10 @@ def test_messages_in_every_form() -> None:
     assert image["content"] == [{"type": "image", "data": "AP8=", "mime_type": "image/png"}]
     assert message_to_dict(RESULT)["tool_call_id"] == "a"
     assert message_to_dict(CustomMessage("note"))["role"] == "custom"
+
+
+def test_what_json_has_no_form_for_becomes_a_string() -> None:
+    call = ToolCall("a", "t", {"x": [float("nan"), 1.5, True, None], "y": {"z": float("inf")}})
+    (part,) = message_to_dict(AssistantMessage(call))["content"]
+    assert part["arguments"] == {"x": ["nan", 1.5, True, None], "y": {"z": "inf"}}
+    json.dumps(event_to_dict(ToolExecutionStart("a", "t", call.arguments)), allow_nan=False)

@@ -28,7 +28,7 @@ FLOORS: list[set[str]] = [
     {"_context"},
     # parts
     {"_scopes"},
-    {"_stream", "_queues", "_writer", "_tools"},
+    {"_stream", "_queues", "_writer", "_tools", "_observers"},
     {"_config"},
     {"_record"},
     {"_run"},

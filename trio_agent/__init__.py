@@ -1,6 +1,6 @@
 """An agent runtime on trio: a run that can be watched, steered, aborted and continued."""
 
-from ._agent import Agent, AgentState
+from ._agent import Agent
 from ._config import AgentLoopConfig
 from ._context import AgentContext, default_convert_to_llm
 from ._drive import agent_loop, agent_loop_continue
@@ -50,7 +50,7 @@ from ._messages import (
     UserMessage,
 )
 from ._queues import Receipt
-from ._result import RunResult
+from ._result import AgentState, RunResult
 from ._stream import Coalescer, EventSink, EventStream, open_event_stream
 from ._tools import tool
 from ._transcript import check_transcript

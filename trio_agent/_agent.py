@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Literal
 
-import attrs
 import trio
 
 from ._config import (
@@ -18,41 +17,20 @@ from ._config import (
     check_tools,
 )
 from ._context import ConvertToLlm, TransformContext, default_convert_to_llm, to_messages
-from ._drive import drive, open_run_stream, open_scope, run_in_block
+from ._drive import ProtectedBlock, drive, open_run_stream, open_scope, run_in_block
 from ._errors import AgentBusyError, NothingToResumeError
 from ._events import AgentEvent
 from ._messages import AssistantMessage, Message
+from ._observers import Observers
 from ._queues import MessageQueue, QueueMode, Receipt, check_mode
 from ._record import RunRecord
-from ._result import RunResult
+from ._result import AgentState, RunResult
 from ._run import Inbox, Run
 from ._stream import EventSink, EventStream
 from ._transcript import open_calls
 from .abc import Model, ModelOptions, Observer, Tool
 
-__all__ = ["Agent", "AgentState"]
-
-
-@attrs.frozen
-class AgentState:
-    """A snapshot of an agent; it does not change afterwards.
-
-    Attributes:
-        is_running: a run is active.
-        is_aborting: it has been told to end, and is not sealed yet.
-        streaming_message: the response so far, while one streams.
-        pending_tool_calls: ids of the calls that have no result yet, in order.
-        queued_steering, queued_follow_ups: what is queued, oldest first.
-        last_error: the ``error`` of the last run that ended, or None.
-    """
-
-    is_running: bool
-    is_aborting: bool
-    streaming_message: AssistantMessage | None
-    pending_tool_calls: tuple[str, ...]
-    queued_steering: tuple[Message, ...]
-    queued_follow_ups: tuple[Message, ...]
-    last_error: BaseException | None
+__all__ = ["Agent"]
 
 
 class Agent:
@@ -111,7 +89,7 @@ class Agent:
         self._messages = check_messages(messages)
         self._steering = MessageQueue(check_mode("steering_mode", steering_mode))
         self._follow_ups = MessageQueue(check_mode("follow_up_mode", follow_up_mode))
-        self._observers: list[Observer] = []
+        self._observers = Observers()
         self._unseen: list[Receipt] = []
         self._run: Run | None = None
         self._idle = trio.Event()
@@ -206,15 +184,13 @@ class Agent:
         run = self._resume_run(EventSink(), timeout)
         return await self._to_the_end(run)
 
-    @asynccontextmanager
-    @trio.lowlevel.enable_ki_protection
-    async def run(
+    def run(
         self,
         prompts: str | Message | Sequence[str | Message] | None = None,
         *,
         timeout: float | None = None,
         max_buffered: int | None = None,
-    ) -> AsyncIterator[EventStream[AgentEvent, RunResult]]:
+    ) -> ProtectedBlock[EventStream[AgentEvent, RunResult]]:
         """Run and watch: ``async with agent.run("...") as run:`` gives the run's `EventStream`.
 
         Read it (``async for event in run``), await ``run.result()``, or both. Leaving the block early, in
@@ -226,6 +202,16 @@ class Agent:
             timeout: seconds until the run ends with outcome ``deadline``.
             max_buffered: how many events may wait for the reader; the agent's ``max_buffered_events`` by default.
         """
+        return ProtectedBlock(self._run_block(prompts, timeout, max_buffered))
+
+    @asynccontextmanager
+    @trio.lowlevel.enable_ki_protection
+    async def _run_block(
+        self,
+        prompts: str | Message | Sequence[str | Message] | None,
+        timeout: float | None,
+        max_buffered: int | None,
+    ) -> AsyncIterator[EventStream[AgentEvent, RunResult]]:
         bound = self._settings.config.max_buffered_events if max_buffered is None else max_buffered
         sink, stream = open_run_stream(bound)
         if prompts is None:
@@ -237,14 +223,18 @@ class Agent:
         try:
             async with run_in_block(run, stream):
                 yield stream
-        finally:
-            run.record.warn_of_observers()
+        except BaseException as error:
+            self._observers.warn(error)
+            raise
+        self._observers.warn()
 
     async def _to_the_end(self, run: Run) -> RunResult:
         try:
             await drive(run)
-        finally:
-            run.record.warn_of_observers()
+        except BaseException as error:
+            self._observers.warn(error)
+            raise
+        self._observers.warn()
         assert run.record.result is not None  # drive() seals on every path
         return run.record.result
 
@@ -356,16 +346,7 @@ class Agent:
         if not callable(observer) or inspect.iscoroutinefunction(observer):
             raise TypeError(f"subscribe() takes a sync callable(event), not {observer!r}")
 
-        def entry(event: AgentEvent) -> None:
-            observer(event)
-
-        self._observers.append(entry)
-
-        def unsubscribe() -> None:
-            if entry in self._observers:
-                self._observers.remove(entry)
-
-        return unsubscribe
+        return self._observers.add(observer)
 
     async def wait_idle(self) -> None:
         """Wait until no run is active; then a new one may start at once. A checkpoint in any case."""
@@ -373,21 +354,26 @@ class Agent:
         while self._run is not None:
             await self._idle.wait()
 
+    @trio.lowlevel.enable_ki_protection
     def reset(self) -> tuple[Message, ...]:
         """Forget the transcript, and withdraw what is queued.
 
         Returns:
-            What was queued, steering first, so that nothing is silently lost.
+            What no request has had, so that nothing is silently lost: messages taken from a queue into the
+            transcript of a run that ended before its request, then queued steering, then queued follow-ups.
 
         Raises:
             AgentBusyError: a run is active.
         """
         if self._run is not None:
             raise AgentBusyError("a run is active on this agent; await agent.wait_idle() before reset()")
+        unseen = tuple([receipt.message for receipt in self._unseen])
+        for receipt in self._unseen:
+            receipt.forget()
         self._messages.clear()
         self._unseen.clear()
         self._last_error = None
-        return (*self._steering.clear(), *self._follow_ups.clear())
+        return (*unseen, *self._steering.clear(), *self._follow_ups.clear())
 
 
 def _one_message(message: str | Message) -> Message:

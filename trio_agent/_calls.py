@@ -16,7 +16,7 @@ from ._errors import ToolError
 from ._messages import AssistantMessage, ToolCall, ToolResult
 from ._record import SKIPPED_TEXT
 from ._run import Run
-from ._scopes import bare, call, is_cancelled, leaves, run_unprotected
+from ._scopes import bare, is_cancelled, leaves, raise_bare, run_unprotected, say
 from ._tools import check_arguments, to_result
 from .abc import Tool, ToolContext
 
@@ -82,11 +82,12 @@ async def _run_parallel(run: Run, calls: Sequence[ToolCall]) -> int:
                 prepared = await _prepare(run, tool_call)
                 started.append(tool_call)
                 if prepared is not None:
-                    nursery.start_soon(_execute, run, tool_call, *prepared, name=f"tool {tool_call.name}")
+                    nursery.start_soon(_execute_beside, run, tool_call, *prepared, name=f"tool {tool_call.name}")
     except BaseExceptionGroup as group:
-        raise bare(group) from None
+        raise_bare(group)
     terminating = 0
     for tool_call in started:
+        await run.record.room()
         terminating += _terminates(run, tool_call)
         run.record.answer(tool_call)
     _skip(run, calls[len(started) :])
@@ -125,7 +126,7 @@ async def _prepare(run: Run, tool_call: ToolCall) -> tuple[Tool, dict[str, Any]]
     hook = run.settings.config.before_tool_call
     if arguments is None or hook is None:
         return None if arguments is None else (tool, arguments)
-    verdict = await call(hook, tool_call, arguments)
+    verdict = await run.ask(hook, tool_call, arguments)
     await trio.lowlevel.checkpoint_if_cancelled()
     if verdict is None:
         return tool, arguments
@@ -144,8 +145,8 @@ async def _prepare(run: Run, tool_call: ToolCall) -> tuple[Tool, dict[str, Any]]
 def _checked(run: Run, tool_call: ToolCall, tool: Tool, arguments: Any) -> dict[str, Any] | None:
     try:
         return check_arguments(tool, arguments)
-    except ValueError as error:
-        run.record.refuse_call(tool_call, f"Invalid arguments for tool {tool.name}: {error}", "rejected")
+    except (ValueError, RecursionError) as error:
+        run.record.refuse_call(tool_call, f"Invalid arguments for tool {tool.name}: {say(error)}", "rejected")
         return None
 
 
@@ -164,13 +165,19 @@ async def _execute(run: Run, tool_call: ToolCall, tool: Tool, arguments: dict[st
     failure = await _run_in_scope(run, tool_call, tool, arguments, context)
     hook = run.settings.config.after_tool_call
     if hook is not None:
-        await trio.lowlevel.checkpoint_if_cancelled()
-        replacement = await call(hook, tool_call, record.settled_result(tool_call))
+        replacement = await run.ask(hook, tool_call, record.settled_result(tool_call))
         if replacement is not None:
             record.replace_result(tool_call, to_result(replacement))
     record.end_call(tool_call)
     if failure is not None:
         raise failure
+
+
+@trio.lowlevel.enable_ki_protection
+async def _execute_beside(run: Run, tool_call: ToolCall, tool: Tool, arguments: dict[str, Any]) -> None:
+    """`_execute` as one of several at a time, of which each waits for the readers before the next one ends."""
+    await _execute(run, tool_call, tool, arguments)
+    await run.record.room()
 
 
 async def _run_in_scope(
@@ -183,30 +190,42 @@ async def _run_in_scope(
     """
     record = run.record
     scope = trio.CancelScope(deadline=math.inf if tool.timeout is None else trio.current_time() + tool.timeout)
-    runner = _run_with_grace if tool.atomic else _run_plainly
-    try:
-        with scope:
-            await runner(run, tool_call, tool, arguments, context)
-    except (Exception, trio.Cancelled, BaseExceptionGroup) as error:
-        errors = [leaf for leaf in leaves(error) if not isinstance(leaf, trio.Cancelled)]
-        if any(not isinstance(leaf, Exception) for leaf in errors) or (not errors and is_cancelled()):
-            raise
-        # What is left is the tool's own: its errors, or a stale Cancelled that no cancelled scope explains. Where
-        # errors came together with a real Cancelled they are kept; the cancellation comes again at the next
-        # checkpoint, for it is level-triggered.
-        record.settle(tool_call, ToolResult(_describe(errors or [error]), is_error=True), "failed", error)
-        wanted = run.settings.config.on_tool_error == "raise" and not isinstance(error, ToolError)
-        return bare(error) if wanted and errors else None
+    failure = None
+    with scope:
+        if tool.atomic:
+            failure = await _run_with_grace(run, tool_call, tool, arguments, context, scope)
+        else:
+            failure = await _attempt(run, tool_call, tool, arguments, context)
     if record.settled_result(tool_call) is None:
         text = f"Timed out after {tool.timeout} seconds; its effects are unknown."
         record.settle(tool_call, ToolResult(text, is_error=True), "failed", trio.TooSlowError(text))
-    return None
+    return failure
 
 
-async def _run_plainly(
+async def _attempt(
     run: Run, tool_call: ToolCall, tool: Tool, arguments: dict[str, Any], context: ToolContext
-) -> None:
-    _settle_value(run, tool_call, await run_unprotected(tool.execute, arguments, context))
+) -> BaseException | None:
+    """Run the tool and settle its call, unless a real cancellation cuts it; see `_run_in_scope`."""
+    record = run.record
+    try:
+        value = await run_unprotected(tool.execute, arguments, context)
+    except (Exception, trio.Cancelled, BaseExceptionGroup) as error:
+        errors = [leaf for leaf in leaves(error) if not isinstance(leaf, trio.Cancelled)]
+        cancelled = is_cancelled()
+        if any(not isinstance(leaf, Exception) for leaf in errors) or (not errors and cancelled):
+            raise
+        # What is left is the tool's own: its errors, or a stale Cancelled that no cancelled scope explains. Where
+        # errors came together with a real Cancelled they are kept; the cancellation comes again at the next
+        # checkpoint, for it is level-triggered, and it was first: the errors do not end the run.
+        record.settle(tool_call, ToolResult(_describe(errors or [error]), is_error=True), "failed", error)
+        ends_run = run.settings.config.on_tool_error == "raise" and errors and not cancelled
+        if not ends_run or all(isinstance(leaf, ToolError) for leaf in errors):
+            return None
+        failure = bare(error)
+        record.decide("error", failure)
+        return failure
+    _settle_value(run, tool_call, value)
+    return None
 
 
 def _settle_value(run: Run, tool_call: ToolCall, value: Any) -> None:
@@ -214,7 +233,7 @@ def _settle_value(run: Run, tool_call: ToolCall, value: Any) -> None:
     try:
         run.record.settle(tool_call, to_result(value), "completed")
     except (TypeError, ValueError, RecursionError) as error:
-        text = f"The tool returned a {type(value).__name__} that cannot be given to the model: {error}"
+        text = f"The tool returned a {type(value).__name__} that cannot be given to the model: {say(error)}"
         run.record.settle(tool_call, ToolResult(text, is_error=True), "completed", error)
 
 
@@ -222,19 +241,20 @@ def _describe(errors: Sequence[BaseException]) -> str:
     """Errors in words for the model; a `ToolError` chose its own."""
     texts = []
     for error in errors:
-        if isinstance(error, ToolError):
-            texts.append(str(error) or "The tool failed.")
-        elif isinstance(error, trio.Cancelled):
+        text = say(error)
+        if isinstance(error, trio.Cancelled):
             texts.append("The tool raised a cancellation that nobody had asked for.")
+        elif isinstance(error, ToolError) or text.startswith(type(error).__name__):
+            texts.append(text)
         else:
-            texts.append(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+            texts.append(f"{type(error).__name__}: {text}")
     return "; ".join(texts)
 
 
 async def _run_with_grace(
-    run: Run, tool_call: ToolCall, tool: Tool, arguments: dict[str, Any], context: ToolContext
-) -> None:
-    """Run an atomic tool: shielded, but cut once its grace is over after an abort or a cancellation."""
+    run: Run, tool_call: ToolCall, tool: Tool, arguments: dict[str, Any], context: ToolContext, scope: trio.CancelScope
+) -> BaseException | None:
+    """Run an atomic tool: shielded, but cut once its grace is over after an abort, a cancellation or its timeout."""
     shield = trio.CancelScope(shield=True)
 
     async def watch() -> None:
@@ -242,16 +262,20 @@ async def _run_with_grace(
             await trio.sleep_forever()
         finally:
             # any cancellation from outside lands here first, because the tool itself is shielded
+            if run.scope.cancel_called:
+                run.record.decide("deadline")
             shield.deadline = min(shield.deadline, trio.current_time() + run.settings.config.abort_grace)
 
+    failure = None
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch, name=f"grace of {tool.name}")
             with shield:
                 # settled inside the shield: leaving the nursery may raise the cancellation that was waiting
-                await _run_plainly(run, tool_call, tool, arguments, context)
-            if shield.cancelled_caught:
+                failure = await _attempt(run, tool_call, tool, arguments, context)
+            if shield.cancelled_caught and (run.record.cause is not None or not scope.cancel_called):
                 run.record.settle(tool_call, ToolResult(GRACE_TEXT, is_error=True), "cancelled")
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        raise bare(group) from None
+        raise_bare(group)
+    return failure

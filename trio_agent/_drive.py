@@ -6,7 +6,9 @@
 
 import math
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import Generic, TypeVar
 
 import trio
 
@@ -20,10 +22,21 @@ from ._queues import MessageQueue
 from ._record import RunRecord
 from ._result import RunResult
 from ._run import Inbox, Run
-from ._scopes import bare
+from ._scopes import bare, is_cancelled, own_error, say
 from ._stream import Coalescer, EventSink, EventStream, open_event_stream
 
-__all__ = ["agent_loop", "agent_loop_continue", "drive", "open_run_stream", "open_scope", "run_in_block"]
+__all__ = [
+    "ProtectedBlock",
+    "agent_loop",
+    "agent_loop_continue",
+    "drive",
+    "open_run_stream",
+    "open_scope",
+    "run_in_block",
+]
+
+
+T_co = TypeVar("T_co", covariant=True)
 
 
 @trio.lowlevel.enable_ki_protection
@@ -42,14 +55,14 @@ async def drive(run: Run) -> None:
             record.seal()
         # only an abort (which decided) and the run's own deadline leave the scope without an exception
         record.decide("deadline")
-    except trio.Cancelled:
-        raise
-    except BaseException as error:
-        record.decide("error", error)
-        raise
+    except BaseException as error:  # noqa: BLE001 - raised again, bare
+        failure = bare(own_error(error))
+        if not isinstance(failure, trio.Cancelled):
+            record.decide("error", failure)
+        raise failure from failure.__cause__
     finally:
         record.seal()
-        record.raise_interrupt()
+        record.observers.raise_interrupt()
 
 
 def open_run_stream(max_buffered: int) -> tuple[EventSink[AgentEvent, RunResult], EventStream[AgentEvent, RunResult]]:
@@ -83,23 +96,46 @@ async def run_in_block(
             nursery.start_soon(keep_failure, name="agent loop")
             try:
                 yield stream
-            except (trio.Cancelled, GeneratorExit):
+            except GeneratorExit:
                 raise
-            except BaseException as error:  # noqa: BLE001 - raised again, unchanged, when the run is sealed
+            except BaseException as error:
+                if isinstance(error, trio.Cancelled) and is_cancelled():
+                    run.record.decide("cancelled")
+                    raise
                 body = error
             run.abort("the reader left the block" if body is None else "the body of the block raised")
             stream.close()
     except BaseExceptionGroup as group:
         chosen = bare(group)
         if body is None or not isinstance(chosen, Exception | trio.Cancelled):
-            raise chosen from None
+            raise chosen from chosen.__cause__
     finally:
         run.record.decide("cancelled")
         run.record.seal()
     if body is not None:
+        if failure is not None:
+            body.add_note(f"the run also raised: {type(failure).__name__}: {say(failure)}")
         raise body
     if failure is not None:
         raise failure
+
+
+class ProtectedBlock(Generic[T_co]):
+    """An async context manager with Ctrl-C kept out of its entry and its exit, contextlib's own lines included:
+    an interrupt between them and the nursery inside would tear trio's nursery stack. The body is not protected."""
+
+    def __init__(self, manager: AbstractAsyncContextManager[T_co]) -> None:
+        self._manager = manager
+
+    @trio.lowlevel.enable_ki_protection
+    async def __aenter__(self) -> T_co:
+        return await self._manager.__aenter__()
+
+    @trio.lowlevel.enable_ki_protection
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._manager.__aexit__(kind, error, trace)
 
 
 def open_scope(timeout: float | None) -> trio.CancelScope:
@@ -125,11 +161,9 @@ def _functional_run(context: AgentContext, config: AgentLoopConfig) -> tuple[Run
     return run, stream
 
 
-@asynccontextmanager
-@trio.lowlevel.enable_ki_protection
-async def agent_loop(
+def agent_loop(
     prompts: str | Message | Sequence[str | Message], context: AgentContext, config: AgentLoopConfig
-) -> AsyncIterator[EventStream[AgentEvent, RunResult]]:
+) -> ProtectedBlock[EventStream[AgentEvent, RunResult]]:
     """Run the loop on ``context`` with new prompts, without an `Agent`.
 
     ``async with agent_loop(prompts, context, config) as stream:`` then read the stream or await its result;
@@ -140,18 +174,12 @@ async def agent_loop(
         TypeError, ValueError: see `AgentLoopConfig`; an empty prompt, or one that is neither text nor a message.
         Exception: a hook, a transform or a model raised; said when the block ends.
     """
-    messages = to_messages(prompts, "prompts")
-    run, stream = _functional_run(context, config)
-    run.record.begin(messages)
-    async with run_in_block(run, stream):
-        yield stream
+    return ProtectedBlock(_run_functional(to_messages(prompts, "prompts"), context, config))
 
 
-@asynccontextmanager
-@trio.lowlevel.enable_ki_protection
-async def agent_loop_continue(
+def agent_loop_continue(
     context: AgentContext, config: AgentLoopConfig
-) -> AsyncIterator[EventStream[AgentEvent, RunResult]]:
+) -> ProtectedBlock[EventStream[AgentEvent, RunResult]]:
     """Run the loop on ``context`` as it is, without a new message; see `agent_loop`.
 
     Raises:
@@ -161,7 +189,15 @@ async def agent_loop_continue(
     last = context.messages[-1] if context.messages else None
     if last is None or (isinstance(last, AssistantMessage) and not last.tool_calls):
         raise NothingToResumeError("the context ends with nothing to answer; use agent_loop(prompts, ...)")
+    return ProtectedBlock(_run_functional((), context, config))
+
+
+@asynccontextmanager
+@trio.lowlevel.enable_ki_protection
+async def _run_functional(
+    messages: Sequence[Message], context: AgentContext, config: AgentLoopConfig
+) -> AsyncIterator[EventStream[AgentEvent, RunResult]]:
     run, stream = _functional_run(context, config)
-    run.record.begin(())
+    run.record.begin(messages)
     async with run_in_block(run, stream):
         yield stream

@@ -1,6 +1,8 @@
 """Events and messages as plain JSON values: what ``trio-agent --json`` prints and ``--transcript`` writes."""
 
 import base64
+import math
+from collections.abc import Mapping
 from typing import Any
 
 from ._events import (
@@ -16,7 +18,6 @@ from ._events import (
     TurnEnd,
     TurnStart,
 )
-from ._frozen import thaw
 from ._messages import (
     AssistantMessage,
     Image,
@@ -34,10 +35,26 @@ __all__ = ["event_to_dict", "message_to_dict"]
 
 
 def event_to_dict(event: AgentEvent) -> dict[str, Any]:
-    """An event as JSON values: its ``type`` and its fields.
+    """An event as JSON values: its ``type`` and its fields. Never fails, and keeps nothing of the event alive.
 
-    Messages are given as by `message_to_dict`, exceptions as ``{"type", "message"}``. A ``message_update`` has its
-    delta, not the partial message. ``details`` of a tool result, which may be any object, are left out.
+    ====================== =======================================================================================
+    ``type``               other fields
+    ====================== =======================================================================================
+    agent_start            none
+    turn_start             turn
+    message_start          message
+    message_update         kind, content_index, delta (the partial message is left out)
+    message_end            message
+    tool_execution_start   tool_call_id, tool_name, arguments
+    tool_execution_update  the same, and partial_result
+    tool_execution_end     the same as start, and result, is_error, outcome, exception, duration
+    turn_end               message (or null), tool_results (messages)
+    agent_end              messages, outcome, error, abort_reason
+    ====================== =======================================================================================
+
+    Messages and their parts are given as by `message_to_dict`; a result as ``content`` (parts), ``is_error`` and
+    ``terminate``; an exception as ``type`` and ``message``, or null. A result's ``details``, which may be any object,
+    are left out. What JSON has no form for in arguments (NaN) becomes a string.
     """
     encoded: dict[str, Any] = {"type": event.type}
     match event:
@@ -68,7 +85,7 @@ def _tool_event(event: ToolExecutionStart | ToolExecutionUpdate | ToolExecutionE
     encoded: dict[str, Any] = {
         "tool_call_id": event.tool_call_id,
         "tool_name": event.tool_name,
-        "arguments": thaw(event.arguments),
+        "arguments": _json(event.arguments),
     }
     if isinstance(event, ToolExecutionUpdate):
         encoded["partial_result"] = _result(event.partial_result)
@@ -84,8 +101,13 @@ def _tool_event(event: ToolExecutionStart | ToolExecutionUpdate | ToolExecutionE
 
 
 def message_to_dict(message: Message) -> dict[str, Any]:
-    """A message as JSON values: ``role``, ``content`` (a list of parts, each with a ``type``), ``timestamp``, and what
-    its kind has besides. Fields that a subclass of `CustomMessage` added are left out."""
+    """A message as JSON values: ``role``, ``content`` (a list of parts), ``timestamp``, and what its kind has besides.
+
+    Parts have a ``type``: text (text), thinking (thinking, signature), image (data in base64, mime_type), tool_call
+    (id, name, arguments, arguments_error). An assistant message has stop_reason, error_message, usage, model and
+    provider; a tool_result has tool_call_id, tool_name and is_error. Fields that a subclass of `CustomMessage` added
+    are left out.
+    """
     encoded: dict[str, Any] = {"role": message.role, "content": [_part(part) for part in message.content]}
     if isinstance(message, AssistantMessage):
         encoded |= {
@@ -128,7 +150,7 @@ def _part(part: Part) -> dict[str, Any]:
                 "type": "tool_call",
                 "id": id,
                 "name": name,
-                "arguments": thaw(arguments),
+                "arguments": _json(arguments),
                 "arguments_error": part.arguments_error,
             }
 
@@ -139,6 +161,17 @@ def _result(result: ToolResult) -> dict[str, Any]:
         "is_error": result.is_error,
         "terminate": result.terminate,
     }
+
+
+def _json(value: Any) -> Any:
+    """Arguments as JSON values. Models do send NaN, which Python's json reads and strict readers refuse."""
+    if isinstance(value, Mapping):
+        return {str(key): _json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json(item) for item in value]
+    if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return str(value)
 
 
 def _error(error: BaseException | None) -> dict[str, str] | None:

@@ -13,7 +13,7 @@ from ._calls import run_calls
 from ._errors import ModelError
 from ._messages import AssistantMessage, Message, Outcome
 from ._run import Run
-from ._scopes import bare, call, leaves, run_unprotected
+from ._scopes import bare, leaves, own_error, run_unprotected, say
 from .abc import ModelRequest
 
 __all__ = ["ask_model", "run_turns"]
@@ -60,27 +60,34 @@ async def ask_model(run: Run) -> AssistantMessage:
     await record.room()
     messages: Sequence[Message] = tuple(record.transcript)
     if settings.config.transform_context is not None:
-        messages = _sequence(await call(settings.config.transform_context, messages), "transform_context")
-    messages = _sequence(await call(settings.config.convert_to_llm, messages), "convert_to_llm")
+        messages = _sequence(await run.ask(settings.config.transform_context, messages), "transform_context")
+    messages = _sequence(await run.ask(settings.config.convert_to_llm, messages), "convert_to_llm")
     await trio.lowlevel.checkpoint_if_cancelled()
     config = settings.config
     request = ModelRequest(settings.system_prompt, tuple(messages), tuple(settings.tools.values()), config.options)
     writer = record.begin_response(config.model)
     try:
         await run_unprotected(config.model.stream, request, writer)
-    except (ModelError, BaseExceptionGroup) as error:
-        # a model with a nursery of its own raises groups; a Cancelled in one comes again at the next checkpoint
-        causes = [leaf for leaf in leaves(error) if not isinstance(leaf, trio.Cancelled)]
-        failure = bare(error)
-        if not causes or not all(isinstance(leaf, ModelError) for leaf in causes):
-            raise failure from None
-        record.decide("error", failure)
-        return record.end_response("error", str(failure) or type(failure).__name__)
+    except (Exception, trio.Cancelled, BaseExceptionGroup) as error:  # noqa: BLE001
+        # a model may have turned its cancellation into an error: then the cancellation is what ends the run
+        await trio.lowlevel.checkpoint_if_cancelled()
+        return _failed_response(run, own_error(error))
+    if writer.stop_reason in ("error", "aborted"):
+        await trio.lowlevel.checkpoint_if_cancelled()
+        said = f"the model {config.model.name!r} ended its response with {writer.stop_reason!r}"
+        record.decide("error", ModelError(said))
     message = record.end_response()
-    if message.stop_reason in ("error", "aborted"):
-        record.decide("error", ModelError(f"{config.model.name!r} ended its response with {message.stop_reason!r}"))
     run.truncated = run.truncated + 1 if message.stop_reason == "length" and message.tool_calls else 0
     return message
+
+
+def _failed_response(run: Run, error: BaseException) -> AssistantMessage:
+    """A provider's fault ends the response; anything else is a bug and is raised."""
+    failure = bare(error)
+    if not all(isinstance(leaf, ModelError) for leaf in leaves(error)):
+        raise failure from failure.__cause__
+    run.record.decide("error", failure)
+    return run.record.end_response("error", say(failure))
 
 
 def _sequence(value: object, name: str) -> Sequence[Message]:

@@ -47,6 +47,7 @@ class Receipt:
         in the transcript of an aborted run waits for the next run's request."""
         return self._place is _Place.DELIVERED
 
+    @trio.lowlevel.enable_ki_protection
     def withdraw(self) -> bool:
         """Take the message back. Sync; True iff it was still queued, and then it is never delivered."""
         if self._place is not _Place.QUEUED:
@@ -64,6 +65,11 @@ class Receipt:
         """For the loop: a request with the message in its context is being sent in this step."""
         if self._place is _Place.IN_TRANSCRIPT:
             self._settle(_Place.DELIVERED)
+
+    def forget(self) -> None:
+        """For `Agent.reset`: the transcript that held the message is gone before a request had it."""
+        if self._place is _Place.IN_TRANSCRIPT:
+            self._settle(_Place.WITHDRAWN)
 
     def _settle(self, place: _Place) -> None:
         self._place = place

@@ -5,13 +5,11 @@ cancellation can fall between two of its lines; because its callers are protecte
 `RunRecord.seal` ends the books from whatever position they are in, by asking the grammar for the shortest ending.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 import trio
 
-from ._errors import ObserverWarning
 from ._events import (
     AgentEnd,
     AgentEvent,
@@ -36,13 +34,14 @@ from ._messages import (
     ToolResultMessage,
     Usage,
 )
+from ._observers import Observers
 from ._queues import MessageQueue, Receipt
 from ._result import RunResult
-from ._scopes import call_sync
+from ._scopes import say
 from ._stream import EventSink
 from ._transcript import answer_open_calls
 from ._writer import ResponseWriter
-from .abc import Model, Observer
+from .abc import Model
 
 __all__ = ["CANCELLED_TEXT", "NOT_STARTED_TEXT", "SKIPPED_TEXT", "Cause", "RunRecord", "Settled"]
 
@@ -77,7 +76,7 @@ class RunRecord:
         transcript: the messages so far; the run's are appended to this very list.
         sink: where events go.
         steering, follow_ups: the queues that `take` empties into the transcript.
-        observers: called with each event, in order. A list that may change while the run goes on.
+        observers: called with each event, in order.
         unseen: receipts of messages that are in the transcript but in no request yet, also from earlier runs.
         on_end: called when the result exists and before the last event is said.
     """
@@ -89,7 +88,7 @@ class RunRecord:
         *,
         steering: MessageQueue,
         follow_ups: MessageQueue,
-        observers: list[Observer] | None = None,
+        observers: Observers | None = None,
         unseen: list[Receipt] | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> None:
@@ -99,11 +98,10 @@ class RunRecord:
         self.turns = 0
         self.result: RunResult | None = None
         self.cause: Cause | None = None
-        self.observer_errors: list[BaseException] = []
         self.pending_calls: dict[str, ToolCall] = {}
         self.writer: ResponseWriter | None = None
         self._sink = sink
-        self._observers = observers if observers is not None else []
+        self.observers = observers if observers is not None else Observers()
         self._unseen = unseen if unseen is not None else []
         self._on_end = on_end
         self._grammar = RunGrammar()
@@ -112,51 +110,25 @@ class RunRecord:
         self._open_message: Message | None = None
         self._assistant: AssistantMessage | None = None
         self._results: list[ToolResultMessage] = []
-        self._running: dict[str, float] = {}
+        self._running: dict[str, tuple[ToolCall, float]] = {}
         self._settled: dict[str, Settled] = {}
-        self._interrupt: BaseException | None = None
 
     # events -----------------------------------------------------------------------------------------------------
 
+    @trio.lowlevel.enable_ki_protection
     def emit(self, event: AgentEvent) -> None:
         """Say an event: check it against the grammar, give it to the stream, then to every observer."""
         self._grammar.advance(event)
         self._sink.push(event)
-        if self._observers:
-            self._tell_observers(event)
+        if self.observers:
+            self.observers.tell(event)
 
-    def _tell_observers(self, event: AgentEvent) -> None:
-        for observer in tuple(self._observers):
-            try:
-                call_sync(observer, event)
-            except (Exception, trio.Cancelled) as error:  # noqa: BLE001
-                # a sync function cannot be cancelled: a Cancelled here is the observer's own, and as much its fault
-                self.observer_errors.append(error)
-                if observer in self._observers:
-                    self._observers.remove(observer)
-            except BaseException as interrupt:  # noqa: BLE001
-                # raised by `raise_interrupt` as soon as the books are even
-                self._interrupt = self._interrupt or interrupt
-
-    def raise_interrupt(self) -> None:
-        """Raise the KeyboardInterrupt or SystemExit that fell into an observer, if one did."""
-        interrupt, self._interrupt = self._interrupt, None
-        if interrupt is not None:
-            raise interrupt
-
-    def warn_of_observers(self) -> None:
-        """One `ObserverWarning` for each observer that raised; said to the embedder after the run."""
-        errors, self.observer_errors = self.observer_errors, []
-        for error in errors:
-            warning = ObserverWarning(f"an observer raised and was removed: {type(error).__name__}: {error}")
-            warning.__cause__ = error
-            warnings.warn(warning, stacklevel=3)
-
+    @trio.lowlevel.enable_ki_protection
     async def room(self) -> None:
         """Wait while readers are behind; see `EventSink.room`."""
         await self._sink.room()
-        if self._interrupt is not None:
-            self.raise_interrupt()
+        if self.observers.interrupt is not None:
+            self.observers.raise_interrupt()
 
     # messages ---------------------------------------------------------------------------------------------------
 
@@ -221,14 +193,14 @@ class RunRecord:
 
     def mark_running(self, call: ToolCall) -> None:
         """The tool begins in this very step: from here on its effects count as unknown until it settles."""
-        self._running[call.id] = trio.current_time()
+        self._running[call.id] = call, trio.current_time()
 
     def settle(
         self, call: ToolCall, result: ToolResult, outcome: ToolOutcome, exception: BaseException | None = None
     ) -> None:
         """Keep what became of a call. From here on it cannot be lost, whatever is cancelled."""
         started = self._running.get(call.id)
-        duration = 0.0 if started is None else trio.current_time() - started
+        duration = 0.0 if started is None else trio.current_time() - started[1]
         self._settled[call.id] = Settled(result, outcome, exception, duration)
 
     def settled_result(self, call: ToolCall) -> ToolResult | None:
@@ -263,10 +235,12 @@ class RunRecord:
         self.settle(call, ToolResult(text, is_error=True), outcome)
         self.end_call(call)
 
+    @trio.lowlevel.enable_ki_protection
     def report_progress(self, call: ToolCall, partial: ToolResult) -> bool:
         """A tool's ``update()``. False, and nothing happens, once the call has settled or the readers are full."""
-        running = self._grammar.call_state(call.id) is CallState.RUNNING and self.result is None
-        if not running or call.id in self._settled or self._sink.is_full:
+        running, _ = self._running.get(call.id, (None, 0.0))
+        # by identity: a later turn may use the same id again, and a late update is not that call's
+        if running is not call or call.id in self._settled or self.result is not None or self._sink.is_full:
             return False
         self.emit(ToolExecutionUpdate(call.id, call.name, call.arguments, partial))
         return True
@@ -302,7 +276,11 @@ class RunRecord:
         try:
             self._seal()
         except BaseException as error:
-            # a bug of ours: nobody may wait for ever for the end of a run that cannot be ended properly
+            # a bug of ours: nobody may wait for ever for the end of a run that cannot be ended properly, and the
+            # agent must be usable again
+            self.result = self._make_result(Cause("error", error))
+            if self._on_end is not None:
+                self._on_end()
             self._sink.fail(error)
             raise
 
@@ -319,7 +297,7 @@ class RunRecord:
         cause = self.cause
         assert cause is not None
         if cause.error is not None:
-            self.end_response("error", str(cause.error) or type(cause.error).__name__)
+            self.end_response("error", say(cause.error))
         else:
             self.end_response("aborted", cause.reason or f"the run ended with outcome {cause.outcome!r}")
 
@@ -357,20 +335,22 @@ class RunRecord:
     def _end_run(self) -> None:
         cause = self.cause
         assert cause is not None
-        messages = tuple(self.transcript[self._first :])
-        self.result = RunResult(
+        self.result = self._make_result(cause)
+        if self._on_end is not None:
+            self._on_end()
+        self.emit(AgentEnd(self.result.messages, cause.outcome, cause.error, self.result.abort_reason))
+        self._sink.end(self.result)
+
+    def _make_result(self, cause: Cause) -> RunResult:
+        return RunResult(
             cause.outcome,
-            messages,
+            tuple(self.transcript[self._first :]),
             self._usage,
             cause.error,
             cause.reason if cause.outcome == "aborted" else None,
             self.turns,
             (*self.steering.messages, *self.follow_ups.messages),
         )
-        if self._on_end is not None:
-            self._on_end()
-        self.emit(AgentEnd(messages, cause.outcome, cause.error, self.result.abort_reason))
-        self._sink.end(self.result)
 
     @property
     def streaming_message(self) -> AssistantMessage | None:

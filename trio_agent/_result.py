@@ -1,11 +1,11 @@
-"""What a run leaves behind."""
+"""What a run leaves behind, and what an agent looks like at a moment."""
 
 import attrs
 
 from ._errors import RunAbortedError, RunLimitError
 from ._messages import AssistantMessage, Message, Outcome, Usage
 
-__all__ = ["RunResult"]
+__all__ = ["AgentState", "RunResult"]
 
 
 @attrs.frozen
@@ -53,3 +53,25 @@ class RunResult:
         if self.outcome == "limit":
             raise RunLimitError(f"the run reached its limit after {self.turns} turns")
         return self
+
+
+@attrs.frozen
+class AgentState:
+    """A snapshot of an agent; it does not change afterwards.
+
+    Attributes:
+        is_running: a run is active.
+        is_aborting: it has been told to end, and is not sealed yet.
+        streaming_message: the response so far, while one streams.
+        pending_tool_calls: ids of the calls that have no result yet, in order.
+        queued_steering, queued_follow_ups: what is queued, oldest first.
+        last_error: the ``error`` of the last run that ended, or None.
+    """
+
+    is_running: bool
+    is_aborting: bool
+    streaming_message: AssistantMessage | None
+    pending_tool_calls: tuple[str, ...]
+    queued_steering: tuple[Message, ...]
+    queued_follow_ups: tuple[Message, ...]
+    last_error: BaseException | None

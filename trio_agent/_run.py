@@ -1,5 +1,8 @@
 """One run as the engine sees it: its books, its settings, its inboxes, its scope."""
 
+from collections.abc import Callable
+from typing import Any
+
 import attrs
 import trio
 
@@ -7,7 +10,7 @@ from ._config import MessageSource, RunSettings
 from ._context import to_messages
 from ._queues import MessageQueue
 from ._record import RunRecord
-from ._scopes import call
+from ._scopes import bare, call, is_cancelled, own_error
 
 __all__ = ["Inbox", "Run"]
 
@@ -19,14 +22,6 @@ class Inbox:
     queue: MessageQueue
     fetch: MessageSource | None = None
     name: str = "get_steering_messages"
-
-    async def look(self) -> bool:
-        """Is there something to deliver?"""
-        if self.fetch is not None:
-            fetched = await call(self.fetch)
-            if fetched:
-                self.queue.extend(to_messages(fetched, f"{self.name}()"))
-        return len(self.queue) > 0
 
 
 @attrs.define
@@ -51,11 +46,33 @@ class Run:
         """A steering point: other tasks get their turn first, so what they queued or cancelled is seen here."""
         await self.record.room()
         await trio.lowlevel.checkpoint()
-        return await self.steering.look()
+        return await self._look(self.steering)
 
     async def look_for_follow_ups(self) -> bool:
         """The place where a run would end."""
-        return await self.follow_ups.look()
+        return await self._look(self.follow_ups)
+
+    async def _look(self, inbox: Inbox) -> bool:
+        if inbox.fetch is not None:
+            fetched = await self.ask(inbox.fetch)
+            if fetched:
+                inbox.queue.extend(to_messages(fetched, f"{inbox.name}()"))
+        return len(inbox.queue) > 0
+
+    async def ask(self, hook: Callable[..., Any], *args: Any) -> Any:
+        """Call a hook of the embedder's, sync or async; the one way to do so.
+
+        No hook is called once the run has been cancelled. What a hook raises is a bug and ends the run: it is the
+        cause from this moment on, whatever else has to be waited for.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        try:
+            return await call(hook, *args)
+        except (Exception, trio.Cancelled, BaseExceptionGroup) as error:  # noqa: BLE001
+            own = own_error(error)
+            if not is_cancelled():
+                self.record.decide("error", bare(own))
+            raise own from own.__cause__
 
     def has_steering(self) -> bool:
         """Is steering queued right now? Does not wait and does not ask the caller's function."""

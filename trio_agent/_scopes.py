@@ -8,11 +8,11 @@ side to the other goes through `call_sync`, `call` or `run_unprotected`.
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import trio
 
-__all__ = ["bare", "call", "call_sync", "is_cancelled", "leaves", "run_unprotected"]
+__all__ = ["bare", "call", "call_sync", "is_cancelled", "leaves", "own_error", "raise_bare", "run_unprotected", "say"]
 
 T = TypeVar("T")
 
@@ -41,6 +41,26 @@ def is_cancelled() -> bool:
     return trio.current_effective_deadline() == -math.inf
 
 
+def say(error: BaseException) -> str:
+    """An exception's text, or its type's name; never raises, as a ``__str__`` may."""
+    try:
+        return str(error) or type(error).__name__
+    except Exception:  # noqa: BLE001
+        return f"{type(error).__name__} (its text cannot be shown)"
+
+
+def own_error(error: BaseException) -> BaseException:
+    """The embedder's error as it is; a stale `trio.Cancelled`, which no cancelled scope explains, as a RuntimeError.
+
+    trio takes any Cancelled for its own. One that was kept from elsewhere would end nurseries in silence.
+    """
+    if is_cancelled() or not all(isinstance(leaf, trio.Cancelled) for leaf in leaves(error)):
+        return error
+    foreign = RuntimeError("a hook or a model raised a cancellation that nobody had asked for")
+    foreign.__cause__ = error
+    return foreign
+
+
 def leaves(error: BaseException) -> Iterator[BaseException]:
     """The exceptions in a group, however nested; the exception itself if it is no group."""
     if isinstance(error, BaseExceptionGroup):
@@ -63,5 +83,11 @@ def bare(error: BaseException) -> BaseException:
     chosen = ranked[0]
     for other in ranked[1:]:
         if not isinstance(other, trio.Cancelled):
-            chosen.add_note(f"also raised: {type(other).__name__}: {other}")
+            chosen.add_note(f"also raised: {type(other).__name__}: {say(other)}")
     return chosen
+
+
+def raise_bare(error: BaseException) -> NoReturn:
+    """Raise what `bare` chooses; its own cause stays."""
+    chosen = bare(error)
+    raise chosen from chosen.__cause__

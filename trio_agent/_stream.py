@@ -12,7 +12,7 @@ every wait comes before that. The producer bounds memory by awaiting `EventSink.
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Generic, Literal, TypeVar
-from weakref import ref
+from weakref import finalize, ref
 
 import attrs
 import trio
@@ -50,9 +50,14 @@ class _Span:
 
 
 class _Lane(Generic[E]):
-    """One reader's way through: the batch on its way, and how many events are not yet taken."""
+    """One reader's way through: the batch on its way, and how many events are not yet taken.
 
-    __slots__ = ("_coalescer", "_send", "batch", "bound", "buffered", "discarding", "receive", "room")
+    While it is ``waived`` (somebody awaits the result and nobody reads) the producer does not wait for it. What is
+    within the bound stays; the first event beyond cuts the lane: nothing more enters, so what a reader may still
+    take is a prefix without a gap.
+    """
+
+    __slots__ = ("_coalescer", "_send", "batch", "bound", "buffered", "cut", "receive", "room", "waived")
 
     def __init__(self, bound: int, coalescer: Coalescer[E] | None) -> None:
         self._send, self.receive = trio.open_memory_channel[list[E]](1)
@@ -60,11 +65,15 @@ class _Lane(Generic[E]):
         self.batch: list[E] | None = None
         self.bound = bound
         self.buffered = 0
-        self.discarding = False
+        self.cut = False
+        self.waived = 0
         self.room: trio.Event | None = None
 
     def push(self, event: E) -> None:
-        if self.discarding:
+        if self.cut:
+            return
+        if self.waived and self.buffered > self.bound:
+            self.close()
             return
         batch = self.batch
         if batch is None:
@@ -103,22 +112,30 @@ class _Lane(Generic[E]):
     def is_full(self) -> bool:
         # a coalescing lane holds merged deltas at its bound; only events that cannot merge take it further
         limit = self.bound if self._coalescer is None else 2 * self.bound
-        return self.buffered > limit and not self.discarding
+        return self.buffered > limit and not self.cut and not self.waived
+
+    def waive(self) -> None:
+        """Somebody awaits the result and nobody reads: the producer need not wait."""
+        self.waived += 1
+        self._open_room()
 
     def discard(self) -> None:
-        """Nobody will take what is here or what comes: forget it, and let the producer go on."""
-        self.discarding = True
-        self.batch = None
+        """The reader has left: forget what is here and what comes, and let the producer go on."""
+        self.close()
+        if self.batch is not None:
+            self.batch.clear()
         self.buffered = 0
+
+    def close(self) -> None:
+        """Nothing more enters; what is here may still be taken."""
+        self.cut = True
+        self._send.close()
         self._open_room()
 
     def _open_room(self) -> None:
         if self.room is not None:
             self.room.set()
             self.room = None
-
-    def close(self) -> None:
-        self._send.close()
 
 
 class EventSink(Generic[E, R]):
@@ -236,6 +253,8 @@ class EventStream(Generic[E, R]):
         """
         reader = _Reader(self)
         self._reader = ref(reader, self._reader_dropped)
+        if trio.lowlevel.in_trio_task():
+            self._reader_task = trio.lowlevel.current_task()
         return reader
 
     async def _next(self) -> E:
@@ -247,7 +266,7 @@ class EventStream(Generic[E, R]):
             await trio.lowlevel.checkpoint()
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
-        if self._position >= len(self._batch):
+        while self._position >= len(self._batch):
             self._reader_task = trio.lowlevel.current_task()
             await self._receive()
         position = self._position
@@ -274,43 +293,46 @@ class EventStream(Generic[E, R]):
     async def result(self) -> R:
         """Wait for the end and return what the producer ended with; any number of tasks may wait.
 
-        Needs no reader: if nobody is iterating, what comes is discarded. An iteration counts as going on while
-        another task holds it (inside its ``async for``). Cancelling the wait loses nothing that a reader was
-        to get.
+        Needs no reader: if nobody is iterating, what does not fit the buffer is discarded. An iteration counts as
+        going on while another task holds it (inside its ``async for``). After a cancelled wait a reader can go on;
+        if events had to be discarded meanwhile, it gets those before them and then the end.
 
         Raises:
             BaseException: what the producer failed with.
         """
         self._waiting_for_result += 1
         try:
-            self._discard_if_unread()
+            self._waive_if_unread()
             await self._sink._done.wait()
         finally:
             self._waiting_for_result -= 1
+            if not self._waiting_for_result:
+                self._lane.waived = 0
         if self._sink._error is not None:
             raise self._sink._error
         result: Any = self._sink._result
         return result  # type: ignore[no-any-return]
 
+    @trio.lowlevel.enable_ki_protection
     def _reader_dropped(self, dead: object) -> None:
         if self._reader is dead:
             self._reader = None
             if self._waiting_for_result:
-                self._discard_if_unread()
+                self._lane.waive()
 
-    def _discard_if_unread(self) -> None:
+    def _waive_if_unread(self) -> None:
         reader = self._reader() if self._reader is not None else None
         if reader is None or (self._reader_task is trio.lowlevel.current_task() and not self._reading):
-            self.close()
+            self._lane.waive()
 
+    @trio.lowlevel.enable_ki_protection
     def close(self) -> None:
         """The reader leaves: drop what is buffered and what is still to come, so that nobody waits for it.
 
-        Sync and idempotent. `result` still works.
+        Sync and idempotent. `result` still works; an iteration ends.
         """
-        if not self._sink._ended:
-            self._batch, self._position = [], 0
-            self._lane.discard()
+        self._batch, self._position = [], 0
+        self._lane.discard()
 
     def subscribe(
         self, *, max_buffered: int | None = None, overflow: Literal["block", "coalesce"] = "block"
@@ -332,6 +354,8 @@ class EventStream(Generic[E, R]):
         bound = self._default_bound if max_buffered is None else _check_bound(max_buffered)
         stream = EventStream(self._sink, bound, self._coalescer if overflow == "coalesce" else None)
         stream._coalescer = self._coalescer
+        # a stream that nobody holds can never be read: the producer must not wait for it
+        finalize(stream, stream._lane.discard).atexit = False
         return stream
 
     async def __aenter__(self) -> "EventStream[E, R]":

@@ -8,6 +8,8 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal
 
+import trio
+
 from ._errors import ModelProtocolError
 from ._events import AgentEvent, Block, MessageLog, MessageStart, MessageUpdate
 from ._frozen import freeze
@@ -28,13 +30,14 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
         return {}, None
     try:
         value = json.loads(text)
+        frozen = freeze(value)
     except ValueError as error:
         return {}, f"the arguments are not valid JSON ({error}): {text[:200]}"
     except RecursionError:
         return {}, f"the arguments are nested too deeply: {text[:200]}"
     if not isinstance(value, dict):
         return {}, f"the arguments must be a JSON object, not {type(value).__name__}: {text[:200]}"
-    return value, None
+    return frozen, None
 
 
 class ResponseWriter:
@@ -63,11 +66,13 @@ class ResponseWriter:
         self._started = False
         self._closed = False
 
+    @trio.lowlevel.enable_ki_protection
     async def text(self, delta: str) -> None:
         """See `MessageWriter.text`."""
         self._write("text", delta)
         await self._room()
 
+    @trio.lowlevel.enable_ki_protection
     async def thinking(self, delta: str, signature: str | None = None) -> None:
         """See `MessageWriter.thinking`."""
         block = self._write("thinking", delta)
@@ -75,6 +80,7 @@ class ResponseWriter:
             block.signature = signature
         await self._room()
 
+    @trio.lowlevel.enable_ki_protection
     async def tool_call_start(self, id: str, name: str) -> None:
         """See `MessageWriter.tool_call_start`."""
         self._check_open()
@@ -88,29 +94,34 @@ class ResponseWriter:
         self._begin(Block("tool_call", call_id=id, call_name=name))
         await self._room()
 
+    @trio.lowlevel.enable_ki_protection
     async def tool_call_delta(self, json_fragment: str) -> None:
         """See `MessageWriter.tool_call_delta`."""
         self._append(self._open_call("tool_call_delta"), json_fragment)
         await self._room()
 
+    @trio.lowlevel.enable_ki_protection
     async def tool_call_end(self) -> None:
         """See `MessageWriter.tool_call_end`."""
         self._open_call("tool_call_end")
         self._end_block()
         await self._room()
 
+    @trio.lowlevel.enable_ki_protection
     async def tool_call(self, id: str, name: str, arguments: Mapping[str, Any]) -> None:
         """See `MessageWriter.tool_call`."""
         await self.tool_call_start(id, name)
         await self.tool_call_delta(json.dumps(arguments, separators=(",", ":"), ensure_ascii=False))
         await self.tool_call_end()
 
+    @trio.lowlevel.enable_ki_protection
     def usage(self, usage: Usage) -> None:
         """See `MessageWriter.usage`."""
         if not isinstance(usage, Usage):
             raise TypeError(f"usage() takes a Usage, not {type(usage).__name__}")
         self._usage = usage
 
+    @trio.lowlevel.enable_ki_protection
     def finish(self, stop_reason: StopReason) -> None:
         """See `MessageWriter.finish`."""
         if stop_reason not in _STOP_REASONS:
@@ -138,6 +149,11 @@ class ResponseWriter:
         elif has_calls and reason == "stop":
             reason = "tool_use"
         return AssistantMessage(content, reason, error_message, self._usage, self._log.model, self._log.provider)
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """What `finish` was given."""
+        return self._stop_reason
 
     def discard(self) -> None:
         """The run ended before the response began: nothing may be written any more."""
@@ -190,7 +206,7 @@ class ResponseWriter:
             block.finished = Thinking(joined, block.signature)
         else:
             arguments, problem = parse_arguments(joined)
-            block.finished = ToolCall(block.call_id, block.call_name, freeze(arguments), arguments_error=problem)
+            block.finished = ToolCall(block.call_id, block.call_name, arguments, arguments_error=problem)
         index = len(self._log.blocks) - 1
         self._emit(MessageUpdate(f"{block.kind}_end", index, "", self._log, len(block.chunks)))  # type: ignore[arg-type]
 
