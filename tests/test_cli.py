@@ -321,44 +321,44 @@ def test_a_second_ctrl_c_ends_the_program_at_once(folder: Path) -> None:
     assert len(calls_and_answers(folder / "t.jsonl")[0]) == 1, "the transcript is there, as it stands"
 
 
-def test_ctrl_c_twice_ends_it_also_while_nobody_reads_what_it_prints(folder: Path) -> None:
-    (folder / "long.txt").write_text("word " * 10_000)
-    ours, theirs = os.pipe()
-    fcntl.fcntl(theirs, 1031, 4096)  # F_SETPIPE_SZ: one page
+def unread(pipe: int) -> int:
+    count: int = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))[0]
+    return count
+
+
+@contextmanager
+def a_pipe() -> Iterator[tuple[int, int]]:
+    ends = os.pipe()
     try:
-        with started("--json", "read long.txt", cwd=folder, stdout=theirs) as process:
-            give_up = time.monotonic() + 30
-            while struct.unpack("i", fcntl.ioctl(ours, termios.FIONREAD, b"\0" * 4))[0] < 4096:
-                assert time.monotonic() < give_up
-                time.sleep(0.01)  # a full pipe gives no notice
-            for _ in range(50):
-                process.send_signal(signal.SIGINT)
-                try:
-                    assert process.wait(0.2) == 130
-                    break
-                except subprocess.TimeoutExpired:
-                    continue
-            assert process.poll() == 130
+        yield ends
     finally:
-        os.close(ours)
-        os.close(theirs)
+        for end in ends:
+            os.close(end)
+
+
+def test_ctrl_c_twice_ends_it_also_while_nobody_reads_what_it_prints(folder: Path) -> None:
+    (folder / "prompt.txt").write_text("word " * 200_000)
+    with a_pipe() as (ours, theirs), open(folder / "prompt.txt") as prompt:
+        with started("--json", "-", cwd=folder, stdin=prompt, stdout=theirs) as process:
+            # the one line with the prompt in it is longer than any pipe: from here on the process is in its write
+            while unread(ours) < 30_000 and process.poll() is None:
+                time.sleep(0.01)  # what comes into a pipe gives no notice to who does not read
+            process.send_signal(signal.SIGINT)
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.3)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 130
 
 
 def test_ctrl_c_while_the_prompt_is_read_leaves_no_traceback(folder: Path) -> None:
-    ours, theirs = pty.openpty()
-    try:
-        with started("-", cwd=folder, stdin=theirs) as process:
-            os.write(ours, b"half a prompt\n")
-            # it has taken the line, and so is in its read
-            while fcntl.ioctl(theirs, termios.FIONREAD, b"\0" * 4) != b"\0" * 4 and process.poll() is None:
-                time.sleep(0.01)
-            process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 130
-            assert process.stderr is not None
-            assert process.stderr.read() == ""
-    finally:
-        os.close(ours)
-        os.close(theirs)
+    with a_pipe() as (theirs, ours), started("-", cwd=folder, stdin=theirs) as process:
+        os.write(ours, b"half a prompt\n")
+        while unread(theirs) and process.poll() is None:
+            time.sleep(0.01)  # it has taken the line when none is left, and waits for more
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
 
 
 @pytest.mark.parametrize("hung_up", [False, True])

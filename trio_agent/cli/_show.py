@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, TextIO, TypeAlias
+from typing import Any, Literal, TextIO, TypeAlias
 
 import attrs
 
@@ -27,11 +27,12 @@ _LIVE_LINES = 3
 _LIVE_OVERLAP = 400
 
 
-def _standard(stream: TextIO | None, mode: str) -> TextIO:
-    # a parent may start us with any of the three closed, and Python then has None there
+def _standard(name: Literal["stdin", "stdout", "stderr"]) -> TextIO:
+    stream: TextIO | None = getattr(sys, name)
     if stream is None:
-        return io.TextIOWrapper(open(os.devnull, f"{mode}b"))
-    if mode == "w" and isinstance(stream, io.TextIOWrapper):
+        # our parent closed it; open until the process ends, like the others
+        return open(os.open(os.devnull, os.O_RDWR), "r" if name == "stdin" else "w", closefd=False)
+    if name == "stdout" and isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="replace")
     return stream
 
@@ -40,9 +41,9 @@ def _standard(stream: TextIO | None, mode: str) -> TextIO:
 class Streams:
     """Where the command reads and writes: the process's own by default; tests bring theirs."""
 
-    stdin: TextIO = attrs.field(factory=lambda: _standard(sys.stdin, "r"))
-    stdout: TextIO = attrs.field(factory=lambda: _standard(sys.stdout, "w"))
-    stderr: TextIO = attrs.field(factory=lambda: _standard(sys.stderr, "w"))
+    stdin: TextIO = attrs.field(factory=lambda: _standard("stdin"))
+    stdout: TextIO = attrs.field(factory=lambda: _standard("stdout"))
+    stderr: TextIO = attrs.field(factory=lambda: _standard("stderr"))
 
 
 class Output:
