@@ -47,7 +47,8 @@ async def run_calls(run: Run, message: AssistantMessage) -> bool:
         await run.look_for_steering()
         return True
     tools = run.settings.tools
-    one_by_one = any(name.sequential for name in (tools.get(item.name) for item in calls) if name is not None)
+    called = [tools[tool_call.name] for tool_call in calls if tool_call.name in tools]
+    one_by_one = any(tool.sequential for tool in called)
     if run.settings.config.tool_execution == "parallel" and len(calls) > 1 and not one_by_one:
         terminating = await _run_parallel(run, calls)
     else:
