@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -294,6 +295,8 @@ def test_ctrl_c_during_a_shell_command_leaves_no_process_and_an_answer_for_every
     prompt = "read notes.txt, run `echo group $$; exec sleep 1000`, list the files"
     with started("--transcript", "t.jsonl", prompt, cwd=folder) as process:
         group = int(read_until(process, r"group \d+$").split()[1])
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("I will read notes.txt"), "into a pipe, too, as it comes"
         process.send_signal(number)
         name = "Ctrl-C" if number == signal.SIGINT else number.name
         read_until(process, rf"aborted \(interrupted by {name}\)")
@@ -458,6 +461,29 @@ async def test_an_activity_that_nobody_reads_does_not_end_the_run() -> None:
     streams = in_memory(stderr=Deaf())
     assert await run_cli(parse_arguments(["hi"]), ScriptedModel("hello"), streams) == 0
     assert streams.stdout.getvalue() == "hello\n"  # type: ignore[attr-defined]
+
+
+class Terminal(io.StringIO):
+    """Stands for a terminal of which only the file descriptor counts."""
+
+    def __init__(self, fd: int) -> None:
+        super().__init__()
+        self._fd = fd
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._fd
+
+
+async def test_a_terminal_that_fails_is_one_where_nobody_types() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.send(b"never read, and so it is a reset")
+        theirs.close()
+        model = ScriptedModel([trio.testing.wait_all_tasks_blocked, "hello"])
+        assert await run_cli(parse_arguments(["hi"]), model, in_memory(stdin=Terminal(ours.fileno()))) == 0
 
 
 async def test_a_cancellation_passes_through_and_the_transcript_is_written(tmp_path: Path) -> None:
