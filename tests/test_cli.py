@@ -42,7 +42,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def environment(**extra: str) -> dict[str, str]:
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("OPENAI_")}
+    # unbuffered, a missing flush and what fails at the interpreter's exit would not be seen
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("OPENAI_") and k != "PYTHONUNBUFFERED"}
     return kept | {"PYTHONPATH": ROOT, "NO_COLOR": "1"} | extra
 
 

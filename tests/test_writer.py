@@ -111,6 +111,7 @@ async def test_a_message_cut_short_keeps_its_text_and_carries_no_calls(failure: 
         ('{"a": [1]}', {"a": [1]}, None),
         ("[1]", {}, "must be a JSON object, not list"),
         ('{"a"', {}, "not valid JSON"),
+        ('{"a": NaN}', {}, "NaN is not a JSON value"),
         ("[" * 100_000, {}, "nested too deeply"),
     ],
 )

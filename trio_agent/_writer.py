@@ -6,7 +6,7 @@ costs O(delta): the partial message is a view on an append-only log, never a cop
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import trio
 
@@ -21,6 +21,11 @@ _NON_FINAL: frozenset[str] = frozenset({"error", "aborted"})
 _STOP_REASONS: frozenset[str] = frozenset({"stop", "length", "tool_use", "error", "aborted"})
 
 
+def _refuse_constant(name: str) -> NoReturn:
+    # Python reads NaN and Infinity; JSON has no such thing, and no tool would expect it
+    raise ValueError(f"{name} is not a JSON value")
+
+
 def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
     """A call's arguments from their JSON text: the object, and None or why the text is not one.
 
@@ -29,7 +34,7 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
     if not text.strip():
         return {}, None
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_constant=_refuse_constant)
         frozen = freeze(value)
     except ValueError as error:
         return {}, f"the arguments are not valid JSON ({error}): {text[:200]}"
