@@ -172,7 +172,7 @@ async def hide_in_group(out: MessageWriter) -> None:
 
 async def hide_in_finish(out: MessageWriter) -> None:
     with trio.CancelScope(shield=True):
-        await trio.sleep(10)
+        await trio.sleep(4)
     out.finish("error")
 
 

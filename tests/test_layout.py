@@ -33,6 +33,7 @@ FLOORS: list[set[str]] = [
     {"_record"},
     {"_run"},
     # engine
+    {"_guard"},
     {"_calls"},
     {"_loop"},
     {"_drive"},

@@ -18,6 +18,7 @@ from ._errors import (
     RunAbortedError,
     RunLimitError,
     ToolError,
+    UnendableWarning,
 )
 from ._events import (
     AgentEnd,
@@ -110,6 +111,7 @@ __all__ = [
     "ToolResultMessage",
     "TurnEnd",
     "TurnStart",
+    "UnendableWarning",
     "Usage",
     "UserMessage",
     "agent_loop",

@@ -20,6 +20,7 @@ from ._context import ConvertToLlm, TransformContext, default_convert_to_llm, to
 from ._drive import ProtectedBlock, drive, open_run_stream, open_scope, run_in_block
 from ._errors import AgentBusyError, NothingToResumeError
 from ._events import AgentEvent
+from ._guard import Guard
 from ._messages import AssistantMessage, Message
 from ._observers import Observers
 from ._queues import MessageQueue, QueueMode, Receipt, check_mode
@@ -230,7 +231,7 @@ class Agent:
 
     async def _to_the_end(self, run: Run) -> RunResult:
         try:
-            await drive(run)
+            await drive(run, Guard(run))
         except BaseException as error:
             self._observers.warn(error)
             raise

@@ -7,7 +7,8 @@ nothing starts after an abort, and nothing finished is lost to one.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import trio
@@ -76,14 +77,15 @@ async def _run_parallel(run: Run, calls: Sequence[ToolCall]) -> int:
     started: list[ToolCall] = []
     try:
         async with trio.open_nursery() as nursery:
-            for index, tool_call in enumerate(calls):
-                if run.settings.config.steering_point == "tool" and index and run.has_steering():
-                    break
-                await run.record.room()
-                prepared = await _prepare(run, tool_call)
-                started.append(tool_call)
-                if prepared is not None:
-                    nursery.start_soon(_execute_beside, run, tool_call, *prepared, name=f"tool {tool_call.name}")
+            with _ending_siblings(run):
+                for index, tool_call in enumerate(calls):
+                    if run.settings.config.steering_point == "tool" and index and run.has_steering():
+                        break
+                    await run.record.room()
+                    prepared = await _prepare(run, tool_call)
+                    started.append(tool_call)
+                    if prepared is not None:
+                        nursery.start_soon(_execute_beside, run, tool_call, *prepared, name=f"tool {tool_call.name}")
     except BaseExceptionGroup as group:
         raise_bare(group)
     terminating = 0
@@ -177,8 +179,20 @@ async def _execute(run: Run, tool_call: ToolCall, tool: Tool, arguments: dict[st
 @trio.lowlevel.enable_ki_protection
 async def _execute_beside(run: Run, tool_call: ToolCall, tool: Tool, arguments: dict[str, Any]) -> None:
     """`_execute` as one of several at a time, of which each waits for the readers before the next one ends."""
-    await _execute(run, tool_call, tool, arguments)
-    await run.record.room()
+    with _ending_siblings(run):
+        await _execute(run, tool_call, tool, arguments)
+        await run.record.room()
+
+
+@contextmanager
+@trio.lowlevel.enable_ki_protection
+def _ending_siblings(run: Run) -> Iterator[None]:
+    """What ends one call of a batch ends the run: atomic siblings have their grace from that moment on."""
+    try:
+        yield
+    except BaseException as error:
+        run.fail(error)
+        raise
 
 
 async def _run_in_scope(
@@ -192,11 +206,15 @@ async def _run_in_scope(
     record = run.record
     scope = trio.CancelScope(deadline=math.inf if tool.timeout is None else trio.current_time() + tool.timeout)
     failure = None
-    with scope:
-        if tool.atomic:
-            failure = await _run_with_grace(run, tool_call, tool, arguments, context, scope)
-        else:
-            failure = await _attempt(run, tool_call, tool, arguments, context)
+    run.running[tool_call.id] = tool_call, trio.lowlevel.current_task()
+    try:
+        with scope:
+            if tool.atomic:
+                failure = await _run_with_grace(run, tool_call, tool, arguments, context, scope)
+            else:
+                failure = await _attempt(run, tool_call, tool, arguments, context)
+    finally:
+        del run.running[tool_call.id]
     if record.settled_result(tool_call) is None:
         text = f"Timed out after {tool.timeout} seconds; its effects are unknown."
         record.settle(tool_call, ToolResult(text, is_error=True), "failed", trio.TooSlowError(text))
@@ -255,28 +273,17 @@ def _describe(errors: Sequence[BaseException]) -> str:
 async def _run_with_grace(
     run: Run, tool_call: ToolCall, tool: Tool, arguments: dict[str, Any], context: ToolContext, scope: trio.CancelScope
 ) -> BaseException | None:
-    """Run an atomic tool: shielded, but cut once its grace is over after an abort, a cancellation or its timeout."""
-    shield = trio.CancelScope(shield=True)
+    """Run an atomic tool: shielded, but cut once its grace is over after an abort, a cancellation or its timeout.
 
-    async def watch() -> None:
-        try:
-            await trio.sleep_forever()
-        finally:
-            # any cancellation from outside lands here first, because the tool itself is shielded
-            if run.scope.cancel_called:
-                run.record.decide("deadline")
-            shield.deadline = min(shield.deadline, trio.current_time() + run.settings.config.abort_grace)
-
+    The run's guard gives the shield its deadline when the run is being ended; a timeout is known beforehand.
+    """
     failure = None
-    try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(watch, name=f"grace of {tool.name}")
-            with shield:
-                # settled inside the shield: leaving the nursery may raise the cancellation that was waiting
-                failure = await _attempt(run, tool_call, tool, arguments, context)
-            if shield.cancelled_caught and (run.record.cause is not None or not scope.cancel_called):
-                run.record.settle(tool_call, ToolResult(GRACE_TEXT, is_error=True), "cancelled")
-            nursery.cancel_scope.cancel()
-    except BaseExceptionGroup as group:
-        raise_bare(group)
+    with trio.CancelScope(shield=True, deadline=scope.deadline + run.grace) as shield:
+        run.shields.add(shield)
+        try:
+            failure = await _attempt(run, tool_call, tool, arguments, context)
+        finally:
+            run.shields.discard(shield)
+    if shield.cancelled_caught and (run.record.cause is not None or not scope.cancel_called):
+        run.record.settle(tool_call, ToolResult(GRACE_TEXT, is_error=True), "cancelled")
     return failure

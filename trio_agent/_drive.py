@@ -16,6 +16,7 @@ from ._config import AgentLoopConfig, RunSettings, check_tools
 from ._context import AgentContext, to_messages
 from ._errors import NothingToResumeError
 from ._events import AgentEvent, MessageUpdate
+from ._guard import Guard
 from ._loop import run_turns
 from ._messages import AssistantMessage, Message
 from ._queues import MessageQueue
@@ -40,7 +41,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 @trio.lowlevel.enable_ki_protection
-async def drive(run: Run) -> None:
+async def drive(run: Run, guard: Guard) -> None:
     """Run the loop to its end and seal it, whatever happens: the one place where a run is closed.
 
     Raises:
@@ -50,19 +51,37 @@ async def drive(run: Run) -> None:
     """
     record = run.record
     try:
+        # an abort and the run's deadline end here: its scope takes their Cancelled out
         with run.scope:
-            record.decide(await run_turns(run))
-            record.seal()
-        # only an abort (which decided) and the run's own deadline leave the scope without an exception
-        record.decide("deadline")
+            await _drive_guarded(run, guard)
     except BaseException as error:  # noqa: BLE001 - raised again, bare
         failure = bare(own_error(error))
         if not isinstance(failure, trio.Cancelled):
             record.decide("error", failure)
+        if guard.warning is not None:
+            failure.add_note(str(guard.warning))
         raise failure from failure.__cause__
     finally:
         record.seal()
         record.observers.raise_interrupt()
+    if guard.warning is not None:
+        raise guard.warning
+
+
+async def _drive_guarded(run: Run, guard: Guard) -> None:
+    run.loop_task = trio.lowlevel.current_task()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(guard.watch, name="guard of the run")
+        try:
+            await guard.wait_posted()
+            run.record.decide(await run_turns(run))
+            run.record.seal()
+        except BaseException as error:  # noqa: BLE001 - raised again
+            failure = own_error(error)
+            run.fail(failure)
+            raise failure from failure.__cause__
+        finally:
+            guard.dismiss()
 
 
 def open_run_stream(max_buffered: int) -> tuple[EventSink[AgentEvent, RunResult], EventStream[AgentEvent, RunResult]]:
@@ -82,11 +101,12 @@ async def run_in_block(
     """
     failure: BaseException | None = None
     body: BaseException | None = None
+    guard = Guard(run)
 
     async def keep_failure() -> None:
         nonlocal failure
         try:
-            await drive(run)
+            await drive(run, guard)
         except Exception as error:  # noqa: BLE001
             # raised when the body has ended: until then the body may read the events to their end
             failure = error
@@ -95,6 +115,7 @@ async def run_in_block(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(keep_failure, name="agent loop")
             try:
+                await guard.wait_posted()
                 yield stream
             except GeneratorExit:
                 raise

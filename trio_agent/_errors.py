@@ -18,6 +18,7 @@ __all__ = [
     "RunAbortedError",
     "RunLimitError",
     "ToolError",
+    "UnendableWarning",
 ]
 
 
@@ -81,3 +82,9 @@ class GrammarError(AssertionError):
 
 class ObserverWarning(RuntimeWarning):
     """An observer raised. It was removed; the run was not affected. ``__cause__`` is what it raised."""
+
+
+class UnendableWarning(RuntimeWarning):
+    """A tool, a hook or a model still runs after the run was ended and its grace is over, because it shields itself,
+    ignores its cancellation or sits in a thread. It cannot be ended in process, and the run is not over before it.
+    The text names it and the line it waits at; for a tool a `ToolExecutionUpdate` says the same."""

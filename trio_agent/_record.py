@@ -245,6 +245,11 @@ class RunRecord:
         self.emit(ToolExecutionUpdate(call.id, call.name, call.arguments, partial))
         return True
 
+    def tell_unendable(self, call: ToolCall, partial: ToolResult) -> None:
+        """Say of a call that it outstays its grace: whatever the readers do, and while its tool still runs."""
+        if self._grammar.state is RunState.CALLS and self._grammar.call_state(call.id) is CallState.RUNNING:
+            self.emit(ToolExecutionUpdate(call.id, call.name, call.arguments, partial))
+
     def answer(self, call: ToolCall) -> None:
         """Enter the result message of an ended call."""
         result = self._settled[call.id].result

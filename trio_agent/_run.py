@@ -8,9 +8,10 @@ import trio
 
 from ._config import MessageSource, RunSettings
 from ._context import to_messages
+from ._messages import ToolCall
 from ._queues import MessageQueue
 from ._record import RunRecord
-from ._scopes import bare, call, is_cancelled, own_error
+from ._scopes import bare, call, is_cancelled, leaves, own_error
 
 __all__ = ["Inbox", "Run"]
 
@@ -32,6 +33,9 @@ class Run:
         scope: what `abort` cancels; its deadline is the run's.
         looks_first: look at steering before the first request. False if the run was started from that queue.
         truncated: how many responses in a row had calls and stopped at their length limit.
+        running: the calls whose tools run right now, by id, each with the task it runs in.
+        shields: what protects atomic tools; each gets a deadline when the run is being ended.
+        loop_task: the task of the loop.
     """
 
     record: RunRecord
@@ -41,6 +45,14 @@ class Run:
     scope: trio.CancelScope
     looks_first: bool = True
     truncated: int = 0
+    running: dict[str, tuple[ToolCall, trio.lowlevel.Task]] = attrs.field(factory=dict)
+    shields: set[trio.CancelScope] = attrs.field(factory=set)
+    loop_task: trio.lowlevel.Task | None = None
+
+    @property
+    def grace(self) -> float:
+        """Seconds that a shielded tool may go on once the run is being ended."""
+        return self.settings.config.abort_grace
 
     async def look_for_steering(self) -> bool:
         """A steering point: other tasks get their turn first, so what they queued or cancelled is seen here."""
@@ -71,7 +83,7 @@ class Run:
         except (Exception, trio.Cancelled, BaseExceptionGroup) as error:  # noqa: BLE001
             own = own_error(error)
             if not is_cancelled():
-                self.record.decide("error", bare(own))
+                self.fail(own)
             raise own from own.__cause__
 
     def has_steering(self) -> bool:
@@ -84,3 +96,16 @@ class Run:
             return False
         self.scope.cancel(reason)
         return True
+
+    def fail(self, error: BaseException) -> None:
+        """An error is ending the run: whatever runs beside it is ended too, and has its grace from now on."""
+        if not all(isinstance(leaf, trio.Cancelled) for leaf in leaves(error)):
+            self.record.decide("error", bare(error))
+            self.scope.cancel("an error ended the run")
+
+    def end_from_outside(self) -> None:
+        """The run's own scope, or one around it, has been cancelled in this very step. Sync; never raises."""
+        # not scope.cancel_called: asking may cancel, and this is called from inside a cancellation
+        self.record.decide("deadline" if trio.current_time() >= self.scope.deadline else "cancelled")
+        for shield in self.shields:
+            shield.deadline = min(shield.deadline, trio.current_time() + self.grace)

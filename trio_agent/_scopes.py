@@ -82,8 +82,9 @@ def bare(error: BaseException) -> BaseException:
     ranked = sorted(inner, key=lambda e: 2 if isinstance(e, trio.Cancelled) else int(isinstance(e, Exception)))
     chosen = ranked[0]
     for other in ranked[1:]:
-        if not isinstance(other, trio.Cancelled):
-            chosen.add_note(f"also raised: {type(other).__name__}: {say(other)}")
+        note = f"also raised: {type(other).__name__}: {say(other)}"
+        if not isinstance(other, trio.Cancelled) and note not in getattr(chosen, "__notes__", ()):
+            chosen.add_note(note)
     return chosen
 
 
