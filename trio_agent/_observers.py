@@ -4,12 +4,21 @@ import warnings
 from collections import deque
 from collections.abc import Callable
 
+import attrs
+
 from ._errors import ObserverWarning
 from ._events import AgentEvent
-from ._scopes import call_sync, leaves, say
+from ._scopes import call_sync, leaves, say, was_called
 from .abc import Observer
 
 __all__ = ["Observers"]
+
+
+@attrs.frozen(eq=False)
+class _Entry:
+    """One subscription; the same observer may have several."""
+
+    observer: Observer
 
 
 class Observers:
@@ -21,7 +30,7 @@ class Observers:
 
     def __init__(self) -> None:
         self.interrupt: BaseException | None = None
-        self._entries: list[Observer] = []
+        self._entries: list[_Entry] = []
         self._errors: list[BaseException] = []
         self._untold: deque[AgentEvent] = deque()
 
@@ -30,10 +39,7 @@ class Observers:
 
     def add(self, observer: Observer) -> Callable[[], None]:
         """Add one; returns a function that removes it again, and may be called twice."""
-
-        def entry(event: AgentEvent) -> None:
-            observer(event)
-
+        entry = _Entry(observer)
         self._entries.append(entry)
 
         def remove() -> None:
@@ -49,23 +55,26 @@ class Observers:
         if len(self._untold) > 1:
             return
         while self._untold:
-            for observer in tuple(self._entries):
-                self._tell(observer, self._untold[0])
+            for entry in tuple(self._entries):
+                self._tell(entry, self._untold[0])
             self._untold.popleft()
 
-    def _tell(self, observer: Observer, event: AgentEvent) -> None:
+    def _tell(self, entry: _Entry, event: AgentEvent) -> None:
         try:
-            call_sync(observer, event)
+            # no function of ours in between: an interrupt in it would cost the observer this event
+            call_sync(entry.observer, event)
         except BaseException as error:  # noqa: BLE001
             interrupts = [leaf for leaf in leaves(error) if isinstance(leaf, KeyboardInterrupt | SystemExit)]
             if interrupts:
                 # raised by `raise_interrupt` as soon as the run's books are even
                 self.interrupt = self.interrupt or interrupts[0]
+                if not was_called(interrupts[0]):
+                    self._tell(entry, event)
                 return
             # also a Cancelled: a sync function cannot be cancelled, so it is the observer's own, and as much its fault
             self._errors.append(error)
-            if observer in self._entries:
-                self._entries.remove(observer)
+            if entry in self._entries:
+                self._entries.remove(entry)
 
     def raise_interrupt(self) -> None:
         """Raise the interrupt that fell into an observer, if one did."""

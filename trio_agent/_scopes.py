@@ -5,14 +5,26 @@ code (tools, models, hooks, observers) is not, so that Ctrl-C stays effective in
 side to the other goes through `call_sync`, `call` or `run_unprotected`.
 """
 
+import dis
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import trio
 
-__all__ = ["bare", "call", "call_sync", "is_cancelled", "leaves", "own_error", "raise_bare", "run_unprotected", "say"]
+__all__ = [
+    "bare",
+    "call",
+    "call_sync",
+    "is_cancelled",
+    "leaves",
+    "own_error",
+    "raise_bare",
+    "run_unprotected",
+    "say",
+    "was_called",
+]
 
 T = TypeVar("T")
 
@@ -21,6 +33,17 @@ T = TypeVar("T")
 def call_sync(function: Callable[..., T], *args: Any) -> T:
     """Call the embedder's sync code with KeyboardInterrupt enabled."""
     return function(*args)
+
+
+_CALL: Final = min(i.offset for i in dis.get_instructions(call_sync) if i.opname.startswith("CALL"))
+
+
+def was_called(interrupt: BaseException) -> bool:
+    """Had `call_sync` come to its call when this interrupt fell into it? If not, its function knows of nothing."""
+    traceback = interrupt.__traceback__
+    while traceback is not None and traceback.tb_frame.f_code is not call_sync.__code__:
+        traceback = traceback.tb_next
+    return traceback is None or traceback.tb_lasti >= _CALL
 
 
 @trio.lowlevel.disable_ki_protection

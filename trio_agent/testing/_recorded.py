@@ -1,0 +1,173 @@
+"""One run of an agent, recorded: what the world saw beside what the agent says. The guarantees judge it."""
+
+from collections.abc import Iterator
+from typing import Any, Literal, TypeAlias
+
+import attrs
+import trio
+
+from trio_agent import (
+    AgentEnd,
+    AgentEvent,
+    Message,
+    ModelRequest,
+    Outcome,
+    Receipt,
+    RunResult,
+    ToolExecutionEnd,
+)
+
+from ._trace import Note
+
+__all__ = ["Act", "Effect", "Phase", "RecordedRun"]
+
+Phase: TypeAlias = Literal["begun", "returned", "raised", "cut", "interrupted"]
+"""What a tool did: it began; returned; raised (its own errors, also beside a cancellation, also a stale
+`trio.Cancelled`); was cut by a cancellation; met a KeyboardInterrupt."""
+
+
+@attrs.frozen
+class Effect:
+    """Something a tool really did, as the tool itself saw it."""
+
+    call_id: str
+    tool_name: str
+    phase: Phase
+    value: Any = None
+
+
+@attrs.frozen
+class Act:
+    """Something done to a run from outside, and what it returned."""
+
+    action: str
+    result: Any = None
+
+
+@attrs.define
+class RecordedRun:
+    """What one run did, in one log, and what it left.
+
+    Attributes:
+        log: everything in the order in which it happened. Kinds: ``event`` (`AgentEvent`), ``effect`` (`Effect`),
+            ``request`` (`ModelRequest`), ``hook`` (its name), ``act`` (`Act`), ``cause`` (an outcome that is decided
+            from here on, unless another was before), ``read`` (an event that the reader took), ``left`` (the reader
+            is gone), ``late`` (a progress report that was accepted after its tool had returned).
+        snapshots: each event, with `event_to_dict` of it at the moment at which it was said.
+        seen_by_second: what another observer saw, subscribed after the one that records.
+        messages: the transcript that was left; ``first``: where this run's messages begin.
+        submitted_steering, submitted_follow_ups: the receipts of what was queued, in order.
+        left_steering, left_follow_ups: what was still queued at the end.
+        result: what the caller got; ``raised``: what came out instead.
+        begun: the caller has begun to run it.
+        ended: the run is over and the agent is idle.
+        finished: the caller went on past a checkpoint after the run.
+        stayed: the reader read to the end. None if nobody read.
+        bound, burst: how many events may wait for the reader, and how many may come in one step beyond that.
+        grace: seconds that an atomic tool may go on; None if something in the run cannot be ended at all.
+        deadline: when the run's own timeout is over, in trio's time.
+        atomic: names of atomic tools; ``timed``: names of tools with a timeout of their own.
+        open_streams: model streams that had not ended when the run had.
+        leaked: tasks that outlived it.
+        again: what went wrong when the agent was used once more; None if nothing did.
+        requests_again: what the model was sent then.
+        undelivered_again: what had been queued and was not delivered even then.
+        warned: how many observers were reported as removed; ``raising``: how many observers did raise.
+        interrupted: a KeyboardInterrupt was injected.
+    """
+
+    log: list[Note] = attrs.field(factory=list)
+    snapshots: list[tuple[AgentEvent, dict[str, Any]]] = attrs.field(factory=list)
+    seen_by_second: list[AgentEvent] = attrs.field(factory=list)
+    messages: tuple[Message, ...] = ()
+    first: int = 0
+    submitted_steering: list[Receipt] = attrs.field(factory=list)
+    submitted_follow_ups: list[Receipt] = attrs.field(factory=list)
+    left_steering: tuple[Message, ...] = ()
+    left_follow_ups: tuple[Message, ...] = ()
+    result: RunResult | None = None
+    raised: BaseException | None = None
+    begun: bool = False
+    ended: bool = False
+    finished: bool = False
+    stayed: bool | None = None
+    bound: int | None = None
+    burst: int = 0
+    grace: float | None = 5.0
+    deadline: float | None = None
+    atomic: frozenset[str] = frozenset()
+    timed: frozenset[str] = frozenset()
+    open_streams: int = 0
+    leaked: tuple[str, ...] = ()
+    again: str | None = None
+    requests_again: tuple[ModelRequest, ...] = ()
+    undelivered_again: tuple[Message, ...] = ()
+    warned: int = 0
+    raising: int = 0
+    interrupted: bool = False
+
+    def data(self, kind: str) -> list[Any]:
+        """What was logged of one kind."""
+        return [note.data for note in self.log if note.kind == kind]
+
+    def notes(self, kind: str) -> Iterator[Note]:
+        """The log's entries of one kind."""
+        return (note for note in self.log if note.kind == kind)
+
+    @property
+    def events(self) -> list[AgentEvent]:
+        """What the recording observer saw."""
+        return self.data("event")
+
+    @property
+    def requests(self) -> list[ModelRequest]:
+        """What the model was sent."""
+        return self.data("request")
+
+    @property
+    def end(self) -> AgentEnd | None:
+        """The last event, if it is an ``agent_end``."""
+        last = next((note.data for note in reversed(self.log) if note.kind == "event"), None)
+        return last if isinstance(last, AgentEnd) else None
+
+    @property
+    def end_note(self) -> Note | None:
+        """Where ``agent_end`` stands in the log."""
+        return next((n for n in self.log if n.kind == "event" and isinstance(n.data, AgentEnd)), None)
+
+    @property
+    def tool_ends(self) -> dict[str, ToolExecutionEnd]:
+        """The end event of each call, by id. Ids are unique within the recorded scenarios."""
+        return {e.tool_call_id: e for e in self.events if isinstance(e, ToolExecutionEnd)}
+
+    def phases(self) -> dict[str, list[Effect]]:
+        """What each call's tool did, by the call's id."""
+        found: dict[str, list[Effect]] = {}
+        for effect in self.data("effect"):
+            found.setdefault(effect.call_id, []).append(effect)
+        return found
+
+    def first_cause(self) -> Note | None:
+        """What was the first to decide the outcome, by time; the run's own deadline counts from its moment on."""
+        end = self.end_note
+        causes = [n for n in self.notes("cause") if end is None or n.order < end.order]
+        if self.deadline is None:
+            return causes[0] if causes else None
+        earlier = [cause for cause in causes if cause.time < self.deadline]
+        if earlier:
+            return earlier[0]
+        if end is not None and end.time < self.deadline:
+            return causes[0] if causes else None
+        return Note(0, 0, self.deadline, "cause", "deadline")
+
+    def stop(self) -> Note | None:
+        """The first thing that ended the run from outside: an accepted abort, a cancellation, the deadline, a reader
+        that left."""
+        cause = self.first_cause()
+        outcome: Outcome | None = None if cause is None else cause.data
+        return cause if outcome in ("aborted", "cancelled", "deadline") else None
+
+
+def is_stale(error: BaseException) -> bool:
+    """A `trio.Cancelled` that no cancelled scope around the current task explains."""
+    return isinstance(error, trio.Cancelled) and trio.current_effective_deadline() > -float("inf")
