@@ -107,6 +107,11 @@ class Controller(trio.abc.Instrument):
         self._main = task
         self._adopt(task)
 
+    def begin(self, task: trio.lowlevel.Task) -> None:
+        """The scenario begins in the middle of this step, which is its first."""
+        self.counting = True
+        self._count(task)
+
     def _adopt(self, task: trio.lowlevel.Task) -> None:
         self.born[task] = len(self.trace.tasks)
         self.trace.tasks.append(task.name.rsplit(".", 1)[-1])
@@ -129,10 +134,11 @@ class Controller(trio.abc.Instrument):
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         self._idle = 0
-        number = self.born.get(task, -1)
-        if number < 0 or not self.counting:
-            return
-        trace = self.trace
+        if self.counting and self.born.get(task, -1) >= 0:
+            self._count(task)
+
+    def _count(self, task: trio.lowlevel.Task) -> None:
+        trace, number = self.trace, self.born[task]
         trace.steps += 1
         if self._fires_before_steps and (action := self._at.get(("step", trace.steps))) is not None:
             self.fire(action, f"before step {trace.steps}")
@@ -289,7 +295,7 @@ async def _main(scenario: ScenarioFunction, probe: Probe, controller: Controller
 
 async def _watched(scenario: ScenarioFunction, probe: Probe, controller: Controller) -> None:
     trace = controller.trace
-    controller.counting = True
+    controller.begin(trio.lowlevel.current_task())
     if controller.lines is not None:
         controller.lines.start()
     try:

@@ -58,7 +58,11 @@ class Scenario:
             return [] if self.may_hang else [f"{trace.outcome}: {'; '.join(trace.stuck)}"]
         problems = [f"a task outlives the scenario: {name}" for name in trace.leaked if not self.may_leak]
         for invariant in self.invariants:
-            problems += invariant(trace)
+            try:
+                problems += invariant(trace)
+            except Exception as error:  # noqa: BLE001 - a judge that fails is a finding, and must not end the sweep
+                name = getattr(invariant, "__name__", "an invariant")
+                problems.append(f"{name} could not be evaluated: {type(error).__name__}: {error}")
         if trace.after_error is not None:
             problems.append(f"afterwards: {trace.after_error}")
         return problems

@@ -75,7 +75,7 @@ def sweep(
 def positions_of(trace: Trace, at: Position) -> Sequence[int]:
     """The positions of one kind in a run."""
     if at == "idle":
-        return [step for step in trace.idles if step > 0]
+        return trace.idles
     return range(1, {"step": trace.steps, "point": trace.points, "line": trace.lines}[at] + 1)
 
 
@@ -158,6 +158,9 @@ def explore(
     wanted = tuple(actions)
     prefix: list[int] = []
     while True:
+        if limit is not None and report.runs >= limit:
+            report.exhausted = False
+            return report
         plan = Plan(order=order, choices=tuple((i, choice) for i, choice in enumerate(prefix) if choice))
         trace = subject.run(plan)
         report.base = report.base or trace

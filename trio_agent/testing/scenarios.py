@@ -313,7 +313,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Probe], Awaitable[None]]]] = {
     "steering": make(two_turns, steered_in_the_middle),
     "queues": make(script("one", "two", "three", "four"), before=steer_and_follow),
     "queues_all": make(
-        script(calls("work", "work2"), "two", "three"), before=steer_and_follow, follow_up_mode="all", max_turns=3
+        script(calls("work", "work2"), "two", "three"), before=steer_and_follow, follow_up_mode="all", max_turns=2
     ),
     "slow_reader": make(two_turns, lambda watch: watch.read(pause=0.4), max_buffered_events=3),
     "leaving": make(two_turns, lambda watch: watch.read(leave_after=12)),
