@@ -137,6 +137,31 @@ async def test_a_run_that_ends_in_the_step_of_a_cancellation_says_cancelled_and_
     assert agent.messages[-1].role == "assistant"
 
 
+async def test_an_abort_from_a_thread_does_not_reach_the_next_run() -> None:
+    """It was passed on while its run still was, and trio comes to it when the next one is."""
+
+    class SlowToken:
+        """trio's entry queue, which may take its time."""
+
+        def run_sync_soon(self, function: Callable[[], object]) -> None:
+            waiting.append(function)
+
+    waiting: list[Callable[[], object]] = []
+    agent = Agent(ScriptedModel("one", "two"))
+
+    def pass_on(event: AgentEvent) -> None:
+        if event.type == "turn_end" and not waiting:
+            agent._token = SlowToken()  # type: ignore[assignment]
+            assert agent.abort_soon("for the first run")
+        elif event.type == "turn_start" and waiting:
+            assert waiting[0]() is False
+
+    agent.subscribe(pass_on)
+    assert (await agent.prompt("go")).outcome == "completed"
+    assert (await agent.prompt("again")).outcome == "completed"
+    assert len(waiting) == 1
+
+
 # what cannot be ended -------------------------------------------------------------------------------------------------
 
 

@@ -313,9 +313,10 @@ class Agent:
         return self._run is not None and self._run.abort(reason)
 
     def abort_soon(self, reason: str | None = None) -> bool:
-        """`abort`, from any thread or signal handler. False if no run is active; True promises nothing more than
-        that the request was passed on."""
-        return self._soon(lambda: self.abort(reason))
+        """`abort` of the run that is active now, from any thread or signal handler. False if none is; True promises
+        nothing more than that the request was passed on. A later run is never aborted by it."""
+        run = self._run
+        return self._soon(lambda: self._run is run and self.abort(reason))
 
     def steer_soon(self, message: str | Message) -> bool:
         """`steer`, from any thread or signal handler. False, and nothing is queued, if no run is active."""

@@ -14,7 +14,6 @@ from trio_agent import (
     AgentEnd,
     AssistantMessage,
     Message,
-    ToolResultMessage,
     UserMessage,
     event_to_dict,
 )
@@ -57,8 +56,7 @@ def g3_results_tell_the_truth(run: RecordedRun) -> list[str]:
     """``completed`` iff the tool returned; ``skipped``, ``not_started``, ``rejected`` iff it had no effect; nothing
     that finished is lost."""
     problems = []
-    ends, phases = run.tool_ends, run.phases()
-    results = {m.tool_call_id: m for m in run.messages[run.first :] if isinstance(m, ToolResultMessage)}
+    ends, phases, results = run.tool_ends, run.phases(), run.results
     for call_id, effects in phases.items():
         last = effects[-1].phase
         end = ends.get(call_id)
@@ -326,8 +324,8 @@ def g21_errors_of_tools_are_kept(run: RecordedRun) -> list[str]:
     """A stale Cancelled from a tool is that tool's error; errors beside a Cancelled are kept."""
     problems = []
     ends = run.tool_ends
-    for effect in run.data("effect"):
-        end = ends.get(effect.call_id)
+    for call, effect in [(call, effect) for call, effects in run.phases().items() for effect in effects]:
+        end = ends.get(call)
         if effect.phase != "raised" or end is None:
             continue
         if end.outcome != "failed":

@@ -15,9 +15,13 @@ from trio_agent import (
     Receipt,
     RunResult,
     ToolExecutionEnd,
+    ToolResultMessage,
 )
 
 from ._trace import Note
+
+CallKey: TypeAlias = tuple[int, str]
+"""A call: the number of its turn, and its id."""
 
 __all__ = ["Act", "Effect", "Phase", "RecordedRun"]
 
@@ -135,16 +139,33 @@ class RecordedRun:
         """Where ``agent_end`` stands in the log."""
         return next((n for n in self.log if n.kind == "event" and isinstance(n.data, AgentEnd)), None)
 
-    @property
-    def tool_ends(self) -> dict[str, ToolExecutionEnd]:
-        """The end event of each call, by id. Ids are unique within the recorded scenarios."""
-        return {e.tool_call_id: e for e in self.events if isinstance(e, ToolExecutionEnd)}
+    def by_turn(self) -> Iterator[tuple[int, Note]]:
+        """The log, each entry with the number of its turn: a server may count its calls' ids anew in each."""
+        turn = 0
+        for note in self.log:
+            turn += note.kind == "event" and note.data.type == "turn_start"
+            yield turn, note
 
-    def phases(self) -> dict[str, list[Effect]]:
-        """What each call's tool did, by the call's id."""
-        found: dict[str, list[Effect]] = {}
-        for effect in self.data("effect"):
-            found.setdefault(effect.call_id, []).append(effect)
+    @property
+    def tool_ends(self) -> dict[CallKey, ToolExecutionEnd]:
+        """The end event of each call."""
+        events = [(turn, note.data) for turn, note in self.by_turn() if note.kind == "event"]
+        return {(turn, e.tool_call_id): e for turn, e in events if isinstance(e, ToolExecutionEnd)}
+
+    @property
+    def results(self) -> dict[CallKey, ToolResultMessage]:
+        """The result message of each call."""
+        ends = [
+            (turn, n.data.message) for turn, n in self.by_turn() if n.kind == "event" and n.data.type == "message_end"
+        ]
+        return {(turn, m.tool_call_id): m for turn, m in ends if isinstance(m, ToolResultMessage)}
+
+    def phases(self) -> dict[CallKey, list[Effect]]:
+        """What each call's tool did."""
+        found: dict[CallKey, list[Effect]] = {}
+        for turn, note in self.by_turn():
+            if note.kind == "effect":
+                found.setdefault((turn, note.data.call_id), []).append(note.data)
         return found
 
     def first_cause(self) -> Note | None:

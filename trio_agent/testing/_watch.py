@@ -74,6 +74,9 @@ class AgentWatch:
         probe.data.setdefault("runs", []).append(self.run)
         for name, action in self._actions().items():
             probe.action(name, action)
+        if probe.scope.cancel_called:  # before the scenario's first line
+            self.note("act", Act("cancel"))
+            self.cause("cancelled")
 
     # the agent ------------------------------------------------------------------------------------------------------
 

@@ -109,6 +109,14 @@ async def timed() -> str:
     return "never"
 
 
+@tool(timeout=0.3)
+async def late() -> str:
+    """Returns after its own timeout, because it does not let itself be cut."""
+    with trio.CancelScope(shield=True):
+        await trio.sleep(0.5)
+    return "late"
+
+
 @tool
 async def reporting(context: ToolContext) -> str:
     """Reports progress as it works."""
@@ -118,7 +126,7 @@ async def reporting(context: ToolContext) -> str:
     return "reported"
 
 
-TOOLS: Final = (work, transfer, quick, failing, grouping, cleaning, stale, stubborn, timed, reporting)
+TOOLS: Final = (work, transfer, quick, failing, grouping, cleaning, stale, stubborn, timed, late, reporting)
 
 # scripts -------------------------------------------------------------------------------------------------------------
 
@@ -294,6 +302,8 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Probe], Awaitable[None]]]] = {
     ),
     "stubborn": make(script(calls("stubborn", "work"), "end"), abort_grace=2.0),
     "timeouts": make(script(calls("timed", "work", "timed"), "end"), tool_execution="parallel"),
+    "late": make(script(calls("late", "work"), "end")),
+    "repeated_ids": make(script([ToolCall("0", "quick")], calls("work"), [ToolCall("0", "work")], "end")),
     "progress": make(script(calls("reporting", "quick"), "end"), read, max_buffered_events=6),
     "hooks": make(two_turns, transform_context=transform, before_tool_call=look_first, after_tool_call=look_after),
     "hooks_parallel": make(
