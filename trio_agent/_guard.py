@@ -62,6 +62,7 @@ class Guard:
 
         opener = trio.lowlevel.current_task()
         self._openers.append(opener)
+        self._run.opener = None
         await trio.lowlevel.wait_task_rescheduled(noticed)
 
     @trio.lowlevel.enable_ki_protection

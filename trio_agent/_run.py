@@ -36,6 +36,7 @@ class Run:
         running: the calls whose tools run right now, by id, each with the task it runs in.
         shields: what protects atomic tools; each gets a deadline when the run is being ended.
         loop_task: the task of the loop.
+        opener: the task that is opening the run, in its first step; None once its guard watches.
     """
 
     record: RunRecord
@@ -48,6 +49,7 @@ class Run:
     running: dict[str, tuple[ToolCall, trio.lowlevel.Task]] = attrs.field(factory=dict)
     shields: set[trio.CancelScope] = attrs.field(factory=set)
     loop_task: trio.lowlevel.Task | None = None
+    opener: trio.lowlevel.Task | None = attrs.field(factory=trio.lowlevel.current_task)
 
     @property
     def grace(self) -> float:
@@ -92,6 +94,8 @@ class Run:
 
     def abort(self, reason: str | None) -> bool:
         """End the run on purpose. True iff this call decided the outcome."""
+        if self.opener is not None and trio.lowlevel.current_task() is self.opener and is_cancelled():
+            self.end_from_outside()  # in the run's first step, where it has no guard yet
         if self.scope.cancel_called or not self.record.decide("aborted", reason=reason):
             return False
         self.scope.cancel(reason)

@@ -478,8 +478,8 @@ FROM_OUTSIDE = [
         why="The copy in the loop over the observers looks wasteful. When one raises and is removed, or unsubscribes "
         "itself while it is told, the next one in the list misses this event.",
         module="_observers.py",
-        old="""            for observer in tuple(self._entries):""",
-        new="""            for observer in self._entries:""",
+        old="""            for entry in tuple(self._entries):""",
+        new="""            for entry in self._entries:""",
     ),
     Defect(
         name="late-update-goes-by-id",

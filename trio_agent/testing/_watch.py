@@ -40,6 +40,8 @@ AGENT_ACTIONS = (
     "observer_raises",
     "tool_raises",
     "clock_jump",
+    "abort_then_cancel",
+    "cancel_then_abort",
 )
 """What can be done to a watched run at any position; besides, ``interrupt`` at every line."""
 
