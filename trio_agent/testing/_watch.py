@@ -159,8 +159,10 @@ class AgentWatch:
     def _observe(self, event: AgentEvent) -> None:
         self.note("event", event)
         self.run.snapshots.append((event, event_to_dict(event)))
-        for context in self._returned:
+        for context in tuple(self._returned):
             if context.update("late"):
+                # once is enough: each one that is accepted is an event of its own
+                self._returned.remove(context)
                 self.note("late", context.tool_call_id)
         self._probe.point(event.type)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import trio
 
 import trio_agent
-from trio_agent import ModelError, Thinking, ToolCall, ToolContext, ToolResult, tool
+from trio_agent import ModelError, Thinking, ToolCall, ToolContext, ToolResult, default_convert_to_llm, tool
 
 from ._guarantees import guarantees_hold
 from ._probe import Probe
@@ -201,6 +201,21 @@ async def look_after(call: ToolCall, result: ToolResult) -> Any:
     return ToolResult("replaced") if call.name == "work" else None
 
 
+def convert(messages: Any) -> Any:
+    """The second context step, without a checkpoint."""
+    return default_convert_to_llm(messages)
+
+
+def look_first_at_once(call: ToolCall, arguments: Any) -> Any:
+    """Says at once whether a call may go on, and gives one other arguments."""
+    return {"seconds": 0.1} if call.name == "transfer" else None
+
+
+def look_after_at_once(call: ToolCall, result: ToolResult) -> Any:
+    """Keeps every result."""
+    return None
+
+
 async def fail_after(call: ToolCall, result: ToolResult) -> Any:
     """A hook with a bug."""
     await trio.sleep(0.05)
@@ -313,6 +328,9 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Probe], Awaitable[None]]]] = {
         before_tool_call=look_first,
         after_tool_call=look_after,
         tool_execution="parallel",
+    ),
+    "sync_hooks": make(
+        two_turns, convert_to_llm=convert, before_tool_call=look_first_at_once, after_tool_call=look_after_at_once
     ),
     "failing_hook": make(
         script(calls("transfer", "work", "quick"), "end"), after_tool_call=fail_after, tool_execution="parallel"
