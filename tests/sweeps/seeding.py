@@ -47,7 +47,7 @@ class Defect:
         return source.replace(self.old, self.new)
 
 
-def hunt(defect: Defect, folder: Path, *, script: str = "hunt.py", timeout: float = 240) -> dict[str, Any]:
+def hunt(defect: Defect, folder: Path, *only: str, timeout: float = 300) -> dict[str, Any]:
     """Seed the defect into a copy of the package and run a hunting script on it, in a process of its own.
 
     Returns:
@@ -59,7 +59,7 @@ def hunt(defect: Defect, folder: Path, *, script: str = "hunt.py", timeout: floa
     module = copy / defect.module
     module.write_text(defect.apply(module.read_text()))
     environment = {**os.environ, "PYTHONPATH": str(copy.parent), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, str(Path(__file__).parent / script)]
+    command = [sys.executable, str(Path(__file__).parent / "hunt.py"), *only]
     try:
         done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=timeout)
     except subprocess.TimeoutExpired:

@@ -1,6 +1,6 @@
 """One run of an agent, recorded: what the world saw beside what the agent says. The guarantees judge it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeAlias
 
 import attrs
@@ -16,6 +16,7 @@ from trio_agent import (
     RunResult,
     ToolExecutionEnd,
     ToolResultMessage,
+    UserMessage,
 )
 
 from ._trace import Note
@@ -23,7 +24,7 @@ from ._trace import Note
 CallKey: TypeAlias = tuple[int, str]
 """A call: the number of its turn, and its id."""
 
-__all__ = ["Act", "Effect", "Phase", "RecordedRun"]
+__all__ = ["Act", "Effect", "Phase", "RecordedRun", "is_stale", "texts_of"]
 
 Phase: TypeAlias = Literal["begun", "returned", "raised", "cut", "interrupted"]
 """What a tool did: it began; returned; raised (its own errors, also beside a cancellation, also a stale
@@ -56,11 +57,13 @@ class RecordedRun:
         log: everything in the order in which it happened. Kinds: ``event`` (`AgentEvent`), ``effect`` (`Effect`),
             ``request`` (`ModelRequest`), ``hook`` (its name), ``act`` (`Act`), ``cause`` (an outcome that is decided
             from here on, unless another was before), ``read`` (an event that the reader took), ``left`` (the reader
-            is gone), ``late`` (a progress report that was accepted after its tool had returned).
+            is gone), ``response`` (a model ``"returned"`` or was ``"cut"``), ``problem`` (a guarantee and what a
+            scenario saw of it itself), ``late`` (a progress report that was accepted after its tool had returned).
         snapshots: each event, with `event_to_dict` of it at the moment at which it was said.
         seen_by_second: what another observer saw, subscribed after the one that records.
         messages: the transcript that was left; ``first``: where this run's messages begin.
         submitted_steering, submitted_follow_ups: the receipts of what was queued, in order.
+        withdrawn: the receipts that were taken back.
         left_steering, left_follow_ups: what was still queued at the end.
         result: what the caller got; ``raised``: what came out instead.
         begun: the caller has begun to run it.
@@ -70,7 +73,8 @@ class RecordedRun:
         bound, burst: how many events may wait for the reader, and how many may come in one step beyond that.
         grace: seconds that an atomic tool may go on; None if something in the run cannot be ended at all.
         deadline: when the run's own timeout is over, in trio's time.
-        atomic: names of atomic tools; ``timed``: names of tools with a timeout of their own.
+        atomic: names of atomic tools; ``timed``: timeouts of tools that have one of their own.
+        body_error: what the body of the block raised.
         open_streams: model streams that had not ended when the run had.
         leaked: tasks that outlived it.
         again: what went wrong when the agent was used once more; None if nothing did.
@@ -87,6 +91,7 @@ class RecordedRun:
     first: int = 0
     submitted_steering: list[Receipt] = attrs.field(factory=list)
     submitted_follow_ups: list[Receipt] = attrs.field(factory=list)
+    withdrawn: list[Receipt] = attrs.field(factory=list)
     left_steering: tuple[Message, ...] = ()
     left_follow_ups: tuple[Message, ...] = ()
     result: RunResult | None = None
@@ -100,7 +105,8 @@ class RecordedRun:
     grace: float | None = 5.0
     deadline: float | None = None
     atomic: frozenset[str] = frozenset()
-    timed: frozenset[str] = frozenset()
+    timed: dict[str, float] = attrs.field(factory=dict)
+    body_error: BaseException | None = None
     open_streams: int = 0
     leaked: tuple[str, ...] = ()
     again: str | None = None
@@ -192,3 +198,8 @@ class RecordedRun:
 def is_stale(error: BaseException) -> bool:
     """A `trio.Cancelled` that no cancelled scope around the current task explains."""
     return isinstance(error, trio.Cancelled) and trio.current_effective_deadline() > -float("inf")
+
+
+def texts_of(messages: Iterable[Message]) -> list[str]:
+    """The texts of some messages, for a report."""
+    return [m.text if isinstance(m, UserMessage) else m.role for m in messages]

@@ -4,29 +4,27 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
-import attrs
 import trio
 
 from trio_agent import (
     Agent,
     AgentEvent,
     EventStream,
-    MessageWriter,
     Model,
-    ModelRequest,
     ObserverWarning,
     Outcome,
     Receipt,
     RunResult,
     Tool,
     ToolContext,
-    ToolError,
     event_to_dict,
 )
 
 from ._probe import Probe
-from ._recorded import Act, Effect, RecordedRun, is_stale
+from ._reading import Reading
+from ._recorded import Act, RecordedRun
 from ._scripted import ScriptedModel
+from ._watched import WatchedModel, watched_hook, watched_tool
 
 __all__ = ["AGENT_ACTIONS", "AgentWatch"]
 
@@ -45,6 +43,8 @@ AGENT_ACTIONS = (
 )
 """What can be done to a watched run at any position; besides, ``interrupt`` at every line."""
 
+PATIENT = Reading()
+
 _HOOKS = ("transform_context", "convert_to_llm", "before_tool_call", "after_tool_call")
 
 
@@ -58,19 +58,21 @@ class AgentWatch:
     Args:
         probe: the scenario's.
         unendable: something in the scenario shields itself for ever, so nothing is promised about when it ends.
+        strict: warnings are errors in it.
     """
 
-    def __init__(self, probe: Probe, *, unendable: bool = False) -> None:
+    def __init__(self, probe: Probe, *, unendable: bool = False, strict: bool = False) -> None:
         self.run = RecordedRun()
         self._probe = probe
         self._unendable = unendable
+        self._strict = strict
         self._agent: Agent | None = None
-        self._raises_on_tool_error = False
-        self._running: dict[str, trio.CancelScope] = {}
-        self._returned: list[ToolContext] = []
+        self.raises_on_tool_error = False
+        self.running: dict[str, trio.CancelScope] = {}
+        self.returned: list[ToolContext] = []
         self._leave = trio.CancelScope()
-        self._reads = False
-        self._stops_reading = False
+        self.reads = False
+        self.stops_reading = False
         self._queued = 0
         probe.count_lines(False)
         probe.data.setdefault("runs", []).append(self.run)
@@ -87,11 +89,11 @@ class AgentWatch:
         tools = tuple(tools)
         for name in _HOOKS:
             if settings.get(name) is not None:
-                settings[name] = self._watched_hook(name, settings[name])
-        self._raises_on_tool_error = settings.get("on_tool_error") == "raise"
-        agent = Agent(_WatchedModel(model, self), tools=[self._watched_tool(tool) for tool in tools], **settings)
+                settings[name] = watched_hook(name, settings[name], self)
+        self.raises_on_tool_error = settings.get("on_tool_error") == "raise"
+        agent = Agent(WatchedModel(model, self), tools=[watched_tool(tool, self) for tool in tools], **settings)
         self.run.atomic = frozenset(tool.name for tool in tools if tool.atomic)
-        self.run.timed = frozenset(tool.name for tool in tools if tool.timeout is not None)
+        self.run.timed = {tool.name: tool.timeout for tool in tools if tool.timeout is not None}
         self.run.grace = None if self._unendable else settings.get("abort_grace", 5.0)
         self.run.bound = settings.get("max_buffered_events", 1024)
         self._agent = agent
@@ -110,59 +112,13 @@ class AgentWatch:
         """Note that the outcome is decided here, unless it was before."""
         self.note("cause", outcome)
 
-    def _watched_tool(self, tool: Tool) -> Tool:
-        async def execute(arguments: dict[str, Any], context: ToolContext) -> Any:
-            return await self._execute(tool, arguments, context)
-
-        return attrs.evolve(tool, execute=execute)
-
-    async def _execute(self, tool: Tool, arguments: dict[str, Any], context: ToolContext) -> Any:
-        def effect(phase: Any, value: Any = None) -> None:
-            self.note("effect", Effect(context.tool_call_id, tool.name, phase, value))
-
-        effect("begun")
-        self._probe.point(f"in {tool.name}")
-        scope = self._running[context.tool_call_id] = trio.CancelScope()
-        try:
-            with scope:
-                value = await tool.execute(arguments, context)
-            if scope.cancelled_caught:
-                raise ValueError("injected")
-        except (Exception, trio.Cancelled, BaseExceptionGroup) as error:
-            own = isinstance(error, Exception) or is_stale(error) or _has_errors(error)
-            effect("raised" if own else "cut", error)
-            if own and self._raises_on_tool_error and not isinstance(error, ToolError):
-                self.cause("error")
-            raise
-        except BaseException as error:
-            effect("interrupted", error)
-            raise
-        finally:
-            del self._running[context.tool_call_id]
-        effect("returned", value)
-        self._returned.append(context)
-        return value
-
-    def _watched_hook(self, name: str, hook: Callable[..., Any]) -> Callable[..., Any]:
-        async def watched(*args: Any) -> Any:
-            self.note("hook", name)
-            self._probe.point(name)
-            try:
-                value = hook(*args)
-                return await value if isinstance(value, Awaitable) else value
-            except Exception:
-                self.cause("error")
-                raise
-
-        return watched
-
     def _observe(self, event: AgentEvent) -> None:
         self.note("event", event)
         self.run.snapshots.append((event, event_to_dict(event)))
-        for context in tuple(self._returned):
+        for context in tuple(self.returned):
             if context.update("late"):
                 # once is enough: each one that is accepted is an event of its own
-                self._returned.remove(context)
+                self.returned.remove(context)
                 self.note("late", context.tool_call_id)
         self._probe.point(event.type)
 
@@ -182,14 +138,15 @@ class AgentWatch:
             "cancel_then_abort": lambda: (self._cancel(), self.abort())[1],
         }
 
-    def _known(self) -> Agent:
+    def known(self) -> Agent:
+        """The agent that was made."""
         if self._agent is None:
             raise RuntimeError("the scenario has no agent yet; make it with watch.agent(...)")
         return self._agent
 
     def abort(self) -> bool:
         """`Agent.abort`, noted."""
-        accepted = self._known().abort("injected")
+        accepted = self.known().abort("injected")
         self.note("act", Act("abort", accepted))
         if accepted:
             self.cause("aborted")
@@ -204,7 +161,7 @@ class AgentWatch:
 
     def submit(self, how: str) -> Receipt:
         """Queue one more message, by ``steer`` or ``follow_up``, noted."""
-        agent = self._known()
+        agent = self.known()
         self._queued += 1
         receipt = (agent.steer if how == "steer" else agent.follow_up)(f"{how} {self._queued}")
         if not self.run.ended:  # what is queued afterwards is not this run's
@@ -218,10 +175,10 @@ class AgentWatch:
 
     def _reader_stops(self) -> None:
         self._require_reader()
-        self._stops_reading = True
+        self.stops_reading = True
 
     def _require_reader(self) -> None:
-        if not self._reads:
+        if not self.reads:
             raise RuntimeError("nobody reads")
 
     def _observer_raises(self) -> None:
@@ -229,51 +186,69 @@ class AgentWatch:
             self.run.raising += not self.run.ended
             raise LookupError("injected")
 
-        self._known().subscribe(raising)
+        self.known().subscribe(raising)
 
     def _tool_raises(self) -> None:
-        if not self._running:
+        if not self.running:
             raise RuntimeError("no tool runs")
-        next(iter(self._running.values())).cancel()
+        next(iter(self.running.values())).cancel()
 
     # running it -----------------------------------------------------------------------------------------------------
 
+    def withdraw(self, receipt: Receipt) -> None:
+        """`Receipt.withdraw`, noted."""
+        taken_back = receipt.withdraw()
+        self.note("act", Act("withdraw", taken_back))
+        if taken_back:
+            self.run.withdrawn.append(receipt)
+
+    def point(self, label: str) -> None:
+        """`Probe.point`."""
+        self._probe.point(label)
+
+    def problem(self, guarantee: str, text: str) -> None:
+        """Note that a guarantee was seen broken, by something that only the scenario can see."""
+        self.note("problem", (guarantee, text))
+
     async def prompt(self, prompts: Any = "go", **settings: Any) -> RunResult | None:
         """``agent.prompt``, recorded. What it raises is raised."""
-        return await self._recorded(lambda: self._known().prompt(prompts, **settings), settings.get("timeout"))
+        return await self._recorded(lambda: self.known().prompt(prompts, **settings), settings.get("timeout"))
 
     async def resume(self, **settings: Any) -> RunResult | None:
         """``agent.resume``, recorded."""
-        return await self._recorded(lambda: self._known().resume(**settings), settings.get("timeout"))
+        return await self._recorded(lambda: self.known().resume(**settings), settings.get("timeout"))
 
     async def read(
         self,
         prompts: Any = "go",
         *,
-        pause: float = 0.0,
-        leave_after: int | None = None,
         body_error: Exception | None = None,
+        reading: Reading = PATIENT,
+        beside: Callable[[EventStream[AgentEvent, RunResult]], Awaitable[object]] | None = None,
         **settings: Any,
     ) -> RunResult | None:
-        """``async with agent.run(...)``, read to the end and recorded.
+        """``async with agent.run(...)``, read and recorded.
 
         Args:
-            pause: seconds that the reader takes for each event.
-            leave_after: leave the block after so many events; ``body_error``: by raising this.
+            reading: how the events are read.
+            body_error: what the block raises when it has read.
+            beside: a task beside the reader, with the run's stream.
         """
 
         async def block() -> RunResult | None:
             result = None
-            async with self._known().run(prompts, **settings) as stream:
+            async with self.known().run(prompts, **settings) as stream:
                 try:
                     with self._leave:
-                        await self._read(stream, pause, leave_after)
+                        self.reads = True
+                        await self._read(stream, reading, beside)
                 finally:
-                    self._reads = False
+                    self.reads = False
                     self.note("left")
                     if self.run.end is None:
                         self.cause("aborted")
-                if self.run.end is None and body_error is not None:
+                if body_error is not None and not self._leave.cancelled_caught:
+                    self.run.body_error = body_error
                     raise body_error
                 if self.run.end is not None:
                     result = await stream.result()
@@ -281,31 +256,27 @@ class AgentWatch:
 
         return await self._recorded(block, settings.get("timeout"))
 
-    async def _read(self, stream: EventStream[AgentEvent, RunResult], pause: float, leave_after: int | None) -> None:
-        taken = 0
-        self._reads = True
-        self.run.stayed = False
-        async for event in stream:
-            taken += 1
-            self.note("read", event)
-            self._probe.point("the reader has an event")
-            if taken == leave_after:
-                return
-            if self._stops_reading:
-                await trio.sleep(60)
-                return
-            if pause:
-                await trio.sleep(pause)
-        self.run.stayed = True
+    async def _read(
+        self,
+        stream: EventStream[AgentEvent, RunResult],
+        reading: Reading,
+        beside: Callable[[EventStream[AgentEvent, RunResult]], Awaitable[object]] | None,
+    ) -> None:
+        if beside is None:
+            await reading.read(self, stream)
+            return
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(beside, stream)
+            await reading.read(self, stream)
 
     async def _recorded(
         self, call: Callable[[], Awaitable[RunResult | None]], timeout: float | None
     ) -> RunResult | None:
-        run, agent = self.run, self._known()
+        run, agent = self.run, self.known()
         run.first = len(agent.messages)
         run.deadline = None if timeout is None else trio.current_time() + timeout
         with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+            warnings.simplefilter("error" if self._strict else "always", ObserverWarning)
             run.begun = True
             self._probe.count_lines(True)
             try:
@@ -316,6 +287,8 @@ class AgentWatch:
             finally:
                 self._probe.count_lines(False)
                 run.warned = sum(isinstance(w.message, ObserverWarning) for w in caught)
+                if self._strict:
+                    run.warned = run.raising if _tells_of_observers(run.raised) else 0
                 self._look()
         await trio.lowlevel.checkpoint()
         run.finished = True
@@ -323,7 +296,7 @@ class AgentWatch:
 
     def _look(self) -> None:
         """What the run has left, at the moment at which the caller has control again."""
-        run, agent = self.run, self._known()
+        run, agent = self.run, self.known()
         state = agent.state
         run.ended = not state.is_running
         run.messages = agent.messages
@@ -333,7 +306,7 @@ class AgentWatch:
 
     async def _use_again(self) -> None:
         """A second run, with a model that just answers: is the agent still good, and was nothing lost?"""
-        run, agent = self.run, self._known()
+        run, agent = self.run, self.known()
         run.leaked = tuple(self._probe.trace.leaked)
         if agent.state.is_running:
             run.again = "the agent is still running"
@@ -353,33 +326,10 @@ class AgentWatch:
         run.log[:] = before
         run.requests_again = tuple(model.requests)
         receipts = (*run.submitted_steering, *run.submitted_follow_ups)
-        run.undelivered_again = tuple(receipt.message for receipt in receipts if not receipt.delivered)
+        waiting = [receipt for receipt in receipts if not receipt.delivered and receipt not in run.withdrawn]
+        run.undelivered_again = tuple(receipt.message for receipt in waiting)
 
 
-class _WatchedModel:
-    """A model that notes what it is sent and whether it has ended."""
-
-    def __init__(self, model: Model, watch: AgentWatch) -> None:
-        self.name, self.provider = model.name, model.provider
-        self._model = model
-        self._watch = watch
-
-    async def stream(self, request: ModelRequest, out: MessageWriter) -> None:
-        """The model's own, noted."""
-        watch = self._watch
-        watch.note("request", request)
-        watch.run.open_streams += 1
-        watch._probe.point("a request is sent")
-        try:
-            await self._model.stream(request, out)
-        except Exception:
-            watch.cause("error")
-            raise
-        finally:
-            watch.run.open_streams -= 1
-
-
-def _has_errors(error: BaseException) -> bool:
-    if not isinstance(error, BaseExceptionGroup):
-        return False
-    return error.subgroup(Exception) is not None
+def _tells_of_observers(error: BaseException | None) -> bool:
+    notes = getattr(error, "__notes__", ())
+    return isinstance(error, ObserverWarning) or any("an observer raised" in note for note in notes)

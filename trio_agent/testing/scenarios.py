@@ -1,298 +1,27 @@
 """The built-in scenarios: small runs of agents, each with something in it that a cancellation can go wrong with.
 
-``SCENARIOS`` maps names to `Scenario` objects; ``python -m trio_agent.testing sweep trio_agent.testing.scenarios:NAME``
-sweeps one. All are judged by every guarantee.
+``SCENARIOS`` maps names to `Scenario` objects; ``python -m trio_agent.testing sweep NAME`` sweeps one. All are judged
+by every guarantee. What they are made of is in ``_cast``.
 """
 
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Final
-
-import trio
+from typing import Final
 
 import trio_agent
-from trio_agent import ModelError, Thinking, ToolCall, ToolContext, ToolResult, default_convert_to_llm, tool
+from trio_agent import ModelError, ToolCall
 
+from . import _cast as cast
+from ._cast import calls, make, plain, racing, read, script, two_turns
 from ._guarantees import guarantees_hold
+from ._players import CleaningModel, FragmentModel
 from ._probe import Probe
 from ._scenario import Scenario
-from ._scripted import Fail, ScriptedModel, Stop, Wait
-from ._watch import AGENT_ACTIONS, AgentWatch
+from ._scripted import Fail, Stop, Wait
+from ._watch import AGENT_ACTIONS
 
 __all__ = ["INTERRUPTED", "ORDERED", "ORDERED_AND_ENDED", "SCENARIOS", "SMALL"]
-
-# tools ---------------------------------------------------------------------------------------------------------------
-
-
-@tool
-async def work(seconds: float = 0.5) -> str:
-    """Works, and can be cut."""
-    await trio.sleep(seconds)
-    return "worked"
-
-
-@tool(atomic=True)
-async def transfer(seconds: float = 0.5) -> str:
-    """Must not be torn."""
-    await trio.sleep(seconds)
-    await trio.sleep(seconds)
-    return "transferred"
-
-
-@tool
-async def quick() -> str:
-    """Has no checkpoint at all."""
-    return "quick"
-
-
-@tool
-async def failing() -> str:
-    """Raises after a while."""
-    await trio.sleep(0.2)
-    raise ValueError("failing")
-
-
-@tool
-async def grouping() -> str:
-    """Raises a group from a nursery of its own."""
-
-    async def child() -> None:
-        await trio.sleep(0.1)
-        raise KeyError("child")
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(child)
-        await trio.sleep(5)
-    return "never"
-
-
-@tool
-async def cleaning() -> str:
-    """Raises an error of its own while it is being cut."""
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.sleep, 5)
-        try:
-            await trio.sleep(0.5)
-        except trio.Cancelled:
-            raise OSError("cleanup failed") from None
-        nursery.cancel_scope.cancel()
-    return "cleaned"
-
-
-@tool
-async def stale() -> str:
-    """Raises a Cancelled that it kept from elsewhere."""
-    kept: BaseException | None = None
-    with trio.CancelScope() as scope:
-        scope.cancel()
-        try:
-            await trio.lowlevel.checkpoint()
-        except trio.Cancelled as error:
-            kept = error
-    assert kept is not None
-    raise kept
-
-
-@tool
-async def stubborn() -> str:
-    """Shields itself for a while, whatever is cancelled."""
-    with trio.CancelScope(shield=True):
-        await trio.sleep(1)
-    return "stubborn"
-
-
-@tool(timeout=0.3)
-async def timed() -> str:
-    """Is cut by its own timeout."""
-    await trio.sleep(2)
-    return "never"
-
-
-@tool(timeout=0.3)
-async def late() -> str:
-    """Returns after its own timeout, because it does not let itself be cut."""
-    with trio.CancelScope(shield=True):
-        await trio.sleep(0.5)
-    return "late"
-
-
-@tool
-async def reporting(context: ToolContext) -> str:
-    """Reports progress as it works."""
-    for number in range(3):
-        context.update(f"part {number}")
-        await trio.sleep(0.1)
-    return "reported"
-
-
-TOOLS: Final = (work, transfer, quick, failing, grouping, cleaning, stale, stubborn, timed, late, reporting)
-
-# scripts -------------------------------------------------------------------------------------------------------------
-
-
-def calls(*names: str, **arguments: Any) -> list[ToolCall]:
-    """One call of each tool; its id is its number and name."""
-    return [ToolCall(f"{number}-{name}", name, arguments) for number, name in enumerate(names, 1)]
-
-
-def two_turns() -> ScriptedModel:
-    """Thinks, says something, calls three tools; then says something more."""
-    return ScriptedModel(
-        [Thinking("hm"), Wait(0.1), "Let me ", "look.", *calls("work", "transfer", "quick")],
-        ["All ", Wait(0.1), "done."],
-        *["Yes?"] * 4,  # for what is steered in
-    )
-
-
-def script(*turns: Any) -> Callable[[], ScriptedModel]:
-    """A maker of models that play these turns."""
-    return lambda: ScriptedModel(*turns)
-
-
-async def plain(watch: AgentWatch) -> None:
-    """``await agent.prompt(...)``."""
-    await watch.prompt()
-
-
-async def read(watch: AgentWatch) -> None:
-    """``async with agent.run(...)``, read to the end."""
-    await watch.read()
-
-
-def make(
-    model: Callable[[], ScriptedModel],
-    how: Callable[[AgentWatch], Awaitable[object]] = plain,
-    *,
-    unendable: bool = False,
-    before: Callable[[AgentWatch], object] | None = None,
-    **settings: Any,
-) -> Callable[[Probe], Awaitable[None]]:
-    """A scenario's function: an agent with all the tools, and one run of it."""
-
-    async def run(probe: Probe) -> None:
-        watch = AgentWatch(probe, unendable=unendable)
-        watch.agent(model(), **{"tools": TOOLS, **settings})
-        if before is not None:
-            before(watch)
-        await how(watch)
-
-    return run
-
-
-# hooks and ways to read ----------------------------------------------------------------------------------------------
-
-
-async def transform(messages: Any) -> Any:
-    """A context step that takes its time."""
-    await trio.sleep(0.05)
-    return messages
-
-
-async def look_first(call: ToolCall, arguments: Any) -> Any:
-    """Takes its time before a call, and blocks one."""
-    await trio.sleep(0.05)
-    return "not this one" if call.name == "quick" else None
-
-
-async def look_after(call: ToolCall, result: ToolResult) -> Any:
-    """Takes its time after a call, and replaces one result."""
-    await trio.sleep(0.05)
-    return ToolResult("replaced") if call.name == "work" else None
-
-
-def convert(messages: Any) -> Any:
-    """The second context step, without a checkpoint."""
-    return default_convert_to_llm(messages)
-
-
-def look_first_at_once(call: ToolCall, arguments: Any) -> Any:
-    """Says at once whether a call may go on, and gives one other arguments."""
-    return {"seconds": 0.1} if call.name == "transfer" else None
-
-
-def look_after_at_once(call: ToolCall, result: ToolResult) -> Any:
-    """Keeps every result."""
-    return None
-
-
-async def fail_after(call: ToolCall, result: ToolResult) -> Any:
-    """A hook with a bug."""
-    await trio.sleep(0.05)
-    if call.name == "work":
-        raise LookupError("a bug in a hook")
-
-
-def steer_and_follow(watch: AgentWatch) -> None:
-    """Something is queued before the run begins."""
-    watch.submit("steer")
-    watch.submit("follow_up")
-    watch.submit("follow_up")
-
-
-async def steered_in_the_middle(watch: AgentWatch) -> None:
-    """Another task steers while the second tool runs, and again at its end."""
-    async with trio.open_nursery() as nursery:
-
-        async def steer() -> None:
-            await trio.sleep(0.8)
-            watch.submit("steer")
-            watch.submit("follow_up")
-            await trio.sleep(0.8)
-            watch.submit("steer")
-
-        nursery.start_soon(steer)
-        try:
-            await watch.prompt()
-        finally:
-            nursery.cancel_scope.cancel()
-
-
-def racing(
-    how: Callable[[AgentWatch], Awaitable[object]], seconds: float, *acts: Callable[[AgentWatch], object]
-) -> Callable[[AgentWatch], Awaitable[None]]:
-    """Tasks beside the run, one for each act, which all act at one moment: who is first is for the order to decide."""
-
-    async def run(watch: AgentWatch) -> None:
-        async with trio.open_nursery() as nursery:
-
-            async def act(what: Callable[[AgentWatch], object]) -> None:
-                await trio.sleep(seconds)
-                what(watch)
-
-            for what in acts:
-                nursery.start_soon(act, what)
-            try:
-                await how(watch)
-            finally:
-                nursery.cancel_scope.cancel()
-
-    return run
-
-
-def steer(watch: AgentWatch) -> None:
-    """One steering message."""
-    watch.submit("steer")
-
-
-def abort(watch: AgentWatch) -> None:
-    """One abort."""
-    watch.abort()
-
-
-def shout(watch: AgentWatch) -> None:
-    """An observer that raises at its third event."""
-    seen = 0
-
-    def observer(event: object) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == 3:
-            watch.run.raising += 1
-            raise RuntimeError("an observer's bug")
-
-    watch._known().subscribe(observer)
-
 
 ERRORS = calls("failing", "grouping", "stale", "nosuch", "quick")
 
@@ -320,43 +49,71 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Probe], Awaitable[None]]]] = {
     "late": make(script(calls("late", "work"), "end")),
     "repeated_ids": make(script([ToolCall("0", "quick")], calls("work"), [ToolCall("0", "work")], "end")),
     "progress": make(script(calls("reporting", "quick"), "end"), read, max_buffered_events=6),
-    "hooks": make(two_turns, transform_context=transform, before_tool_call=look_first, after_tool_call=look_after),
+    "hooks": make(
+        two_turns, transform_context=cast.transform, before_tool_call=cast.look_first, after_tool_call=cast.look_after
+    ),
     "hooks_parallel": make(
         two_turns,
         read,
-        transform_context=transform,
-        before_tool_call=look_first,
-        after_tool_call=look_after,
+        transform_context=cast.transform,
+        before_tool_call=cast.look_first,
+        after_tool_call=cast.look_after,
         tool_execution="parallel",
     ),
     "sync_hooks": make(
-        two_turns, convert_to_llm=convert, before_tool_call=look_first_at_once, after_tool_call=look_after_at_once
+        two_turns,
+        convert_to_llm=cast.convert,
+        before_tool_call=cast.look_first_at_once,
+        after_tool_call=cast.look_after_at_once,
     ),
     "failing_hook": make(
-        script(calls("transfer", "work", "quick"), "end"), after_tool_call=fail_after, tool_execution="parallel"
+        script(calls("transfer", "work", "quick"), "end"), after_tool_call=cast.fail_after, tool_execution="parallel"
     ),
     "raising_tool": make(
         script(calls("transfer", "failing", "work"), "end"), on_tool_error="raise", tool_execution="parallel"
     ),
-    "steering": make(two_turns, steered_in_the_middle),
-    "queues": make(script("one", "two", "three", "four"), before=steer_and_follow),
+    "steering": make(two_turns, cast.steered_in_the_middle),
+    "queues": make(script("one", "two", "three", "four"), before=cast.steer_and_follow),
     "queues_all": make(
-        script(calls("work", "work2"), "two", "three"), before=steer_and_follow, follow_up_mode="all", max_turns=2
+        script(calls("work", "work2"), "two", "three"), before=cast.steer_and_follow, follow_up_mode="all", max_turns=2
     ),
-    "slow_reader": make(two_turns, lambda watch: watch.read(pause=0.4), max_buffered_events=3),
-    "leaving": make(two_turns, lambda watch: watch.read(leave_after=12)),
+    "slow_reader": make(two_turns, cast.reading(pause=0.4), max_buffered_events=3),
+    "leaving": make(two_turns, cast.reading(leave_after=12)),
     "deadline": make(two_turns, lambda watch: watch.prompt(timeout=0.45)),
     "deadline_block": make(two_turns, lambda watch: watch.read(timeout=1.05), tool_execution="parallel"),
     "model_error": make(script(["partial", Wait(0.1), ToolCall("1-x", "work"), Fail(ModelError("529"))])),
     "cut_response": make(script([*calls("work"), "x", Stop("length")], "end")),
-    "race_steer": make(script(calls("work", "work"), "a", "b"), racing(plain, 0.5, steer)),
-    "race_abort": make(script(calls("work", "quick"), "a", "b"), racing(plain, 0.5, abort, steer)),
+    "race_steer": make(script(calls("work", "work"), "a", "b"), racing(plain, 0.5, cast.steer)),
+    "race_abort": make(script(calls("work", "quick"), "a", "b"), racing(plain, 0.5, cast.abort, cast.steer)),
     "race_parallel": make(
-        script(calls("work", "work"), "a", "b"), racing(plain, 0.5, steer, abort), tool_execution="parallel"
+        script(calls("work", "work"), "a", "b"), racing(plain, 0.5, cast.steer, cast.abort), tool_execution="parallel"
     ),
-    "race_block": make(script(calls("work"), "a", "b"), racing(read, 0.5, abort)),
-    "race_deadline": make(script(calls("work"), "a", "b"), racing(lambda watch: watch.prompt(timeout=0.5), 0.5, abort)),
-    "bad_observer": make(two_turns, before=shout),
+    "race_block": make(script(calls("work"), "a", "b"), racing(read, 0.5, cast.abort)),
+    "race_deadline": make(script(calls("work"), "a", "b"), racing(cast.prompting(timeout=0.5), 0.5, cast.abort)),
+    "bad_observer": make(two_turns, before=cast.shout),
+    "strict_warnings": make(script(calls("work"), "end"), strict=True),
+    "strict_warnings_block": make(script(calls("work"), "end"), read, strict=True),
+    "hook_cleanup": make(script("end"), transform_context=cast.transform_with_cleanup),
+    "model_cleanup": make(lambda: CleaningModel(["a", Wait(0.1), "b"], "end")),
+    "grouping_hook": make(script(calls("work"), "end"), transform_context=cast.transform_in_nurseries),
+    "queued_hooks": make(script("one", "two", "three"), before=cast.steer_and_follow, transform_context=cast.transform),
+    "call_then_text": make(script([*calls("work"), Wait(0.1), "more", Wait(0.1)], "end")),
+    "finished_first": make(script([*calls("work"), Stop("tool_use"), Wait(0.1)], ["a", Stop("stop"), Wait(0.1)])),
+    "atomic_timeout": make(
+        script(calls("patient"), [ToolCall("2-x", "patient", {"seconds": 9})], "end"), abort_grace=2.0
+    ),
+    "two_readers": make(two_turns, cast.two_readers, max_buffered_events=4),
+    "two_waiters": make(script(calls("work"), *["a"] * 6), cast.two_waiters),
+    "busy_resume": make(script(calls("work"), *["a"] * 6), cast.resumed_while_running, before=cast.steer_and_follow),
+    "withdrawing": make(script(calls("work"), *["a"] * 6), cast.withdrawing),
+    "impatient_reader": make(two_turns, cast.reading(patience=0.07), max_buffered_events=4),
+    "waits_then_reads": make(two_turns, cast.reading(wait_first=0.05, pause=0.2), max_buffered_events=30),
+    "overflows_then_reads": make(
+        two_turns, cast.reading(wait_first=0.3, pause=0.2, may_miss_the_end=True), max_buffered_events=6
+    ),
+    "fragments": make(FragmentModel, cast.reading(pause=0.2), max_buffered_events=3),
+    "chatty": make(script(calls("chatty"), "end"), cast.reading(pause=0.2), max_buffered_events=3),
+    "body_raises": make(two_turns, cast.raising_body, after_tool_call=cast.fail_after, max_buffered_events=6),
 }
 
 
@@ -364,10 +121,24 @@ def _name(name: str) -> str:
     return f"{__name__}:SCENARIOS.{name}"
 
 
-_READ: Final = ("block", "progress", "slow", "leaving", "errors_parallel", "hooks_parallel")
+_READ: Final = (
+    "block",
+    "read",
+    "overflow",
+    "fragments",
+    "chatty",
+    "body",
+    "progress",
+    "slow",
+    "leaving",
+    "errors_parallel",
+    "hooks_parallel",
+)
 
 
 def _actions(name: str) -> tuple[str, ...]:
+    if name == "fragments":  # long, and about nothing but its reader
+        return "cancel", "abort", "reader_leaves", "reader_stops"
     reads = any(word in name for word in _READ)
     return tuple(action for action in AGENT_ACTIONS if reads or not action.startswith("reader"))
 
@@ -399,5 +170,5 @@ ORDERED: Final = (
 ORDERED_AND_ENDED: Final = ("race_abort", "race_deadline", "small_parallel")
 """Those which are also cancelled and aborted before every step of every order."""
 
-INTERRUPTED: Final = ("small_block", "sequential", "block_parallel", "errors_parallel")
+INTERRUPTED: Final = ("small_block", "withdrawing", "sequential", "block_parallel", "errors_parallel")
 """Those that are interrupted at every line."""

@@ -1,0 +1,100 @@
+"""A model, tools and hooks that note what they really do."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import trio
+
+from trio_agent import MessageWriter, Model, ModelRequest, Tool, ToolContext, ToolError
+
+from ._recorded import Effect, is_stale
+
+if TYPE_CHECKING:
+    from ._watch import AgentWatch
+
+__all__ = ["WatchedModel", "watched_hook", "watched_tool"]
+
+
+class WatchedModel:
+    """A model that notes what it is sent, and whether it returned or was cut."""
+
+    def __init__(self, model: Model, watch: "AgentWatch") -> None:
+        self.name, self.provider = model.name, model.provider
+        self._model = model
+        self._watch = watch
+
+    async def stream(self, request: ModelRequest, out: MessageWriter) -> None:
+        """The model's own, noted."""
+        watch = self._watch
+        watch.note("request", request)
+        watch.run.open_streams += 1
+        watch.point("a request is sent")
+        how = "cut"
+        try:
+            await self._model.stream(request, out)
+            how = "returned"
+        except Exception:
+            watch.cause("error")
+            raise
+        finally:
+            watch.run.open_streams -= 1
+            watch.note("response", how)
+
+
+def watched_hook(name: str, hook: Callable[..., Any], watch: "AgentWatch") -> Callable[..., Any]:
+    """A hook that notes that it is called, and that what it raises decides the outcome."""
+
+    async def watched(*args: Any) -> Any:
+        watch.note("hook", name)
+        watch.point(name)
+        try:
+            value = hook(*args)
+            return await value if isinstance(value, Awaitable) else value
+        except (Exception, BaseExceptionGroup) as error:
+            if isinstance(error, Exception) or _has_errors(error):
+                watch.cause("error")
+            raise
+
+    return watched
+
+
+def watched_tool(tool: Tool, watch: "AgentWatch") -> Tool:
+    """A tool that notes what becomes of each call, as the tool itself sees it."""
+
+    async def execute(arguments: dict[str, Any], context: ToolContext) -> Any:
+        return await _execute(tool, arguments, context, watch)
+
+    return attrs.evolve(tool, execute=execute)
+
+
+async def _execute(tool: Tool, arguments: dict[str, Any], context: ToolContext, watch: "AgentWatch") -> Any:
+    def effect(phase: Any, value: Any = None) -> None:
+        watch.note("effect", Effect(context.tool_call_id, tool.name, phase, value))
+
+    effect("begun")
+    watch.point(f"in {tool.name}")
+    scope = watch.running[context.tool_call_id] = trio.CancelScope()
+    try:
+        with scope:
+            value = await tool.execute(arguments, context)
+        if scope.cancelled_caught:
+            raise ValueError("injected")
+    except (Exception, trio.Cancelled, BaseExceptionGroup) as error:
+        own = isinstance(error, Exception) or is_stale(error) or _has_errors(error)
+        effect("raised" if own else "cut", error)
+        if own and watch.raises_on_tool_error and not isinstance(error, ToolError):
+            watch.cause("error")
+        raise
+    except BaseException as error:
+        effect("interrupted", error)
+        raise
+    finally:
+        del watch.running[context.tool_call_id]
+    effect("returned", value)
+    watch.returned.append(context)
+    return value
+
+
+def _has_errors(error: BaseException) -> bool:
+    return isinstance(error, BaseExceptionGroup) and error.subgroup(Exception) is not None
