@@ -251,7 +251,7 @@ async def test_r4_a_killed_turn_is_finished_and_goes_on(way: str) -> None:
     agent = Agent(model, messages=history)
     assert (await (agent.resume() if way == "resume" else agent.prompt("on"))).text == "recovered"
     sent = model.requests[0].messages
-    assert texts(sent).count("go") == 1
+    assert (texts(sent).count("go"), check_transcript(agent.messages)) == (1, [])
     assert [(r.is_error, r.text == "A") for r in results(sent).values()] == [(False, True), (True, False)]
     assert "unknown" in results(sent)["b"].text
 
@@ -434,7 +434,7 @@ async def test_r13_readers_that_stop_hold_little_and_lose_no_structure(autojump_
     """One makes the run wait. A coalescing one does not: what it gets in the end is its backlog, and all of it."""
     deltas = ["x", "y"] * 25_000
     agent = Agent(Strict([*deltas, *calls("a", "b")], deltas), tools=[work], max_buffered_events=100)
-    async with agent.run("go") as run:
+    async with agent.run("go", timeout=60) as run:
         stopped = run.subscribe(overflow="coalesce")
         await wait_all_tasks_blocked()
         assert 0 < len(agent.state.streaming_message.text) <= 101  # type: ignore[union-attr]
@@ -641,24 +641,24 @@ async def test_r25_a_failing_call_costs_no_result(error: Exception, position: in
     await watch.check("completed")
 
 
-@pytest.mark.parametrize("moment", ["tool_execution_end", "turn_end", None])
+@pytest.mark.parametrize("moment", ["hook", "tool_execution_end", "turn_end", "request"])
 @ended_both_ways
 @in_both_orders
-async def test_r26_what_was_done_is_kept(moment: Any, how: str, execution: Any, autojump_clock: object) -> None:
-    """Ended as the first result is said, after both, or (None) while the model answers them."""
+async def test_r26_what_was_done_is_kept(moment: str, how: str, execution: Any, autojump_clock: object) -> None:
+    """Ended before or as the first result is said, after both, or while the model answers them."""
     done: list[bool] = []
 
-    async def in_request() -> None:
+    async def end_and_wait(*args: object) -> None:
         end()
         await trio.sleep(1)
 
-    pay = plays("pay", lambda: done.append(True), "paid")
-    agent, watch = watched(Strict(calls("a", "b", name="pay"), [in_request]), tools=[pay], tool_execution=execution)
+    pay, hook = plays("pay", lambda: done.append(True), "paid"), end_and_wait if moment == "hook" else None
+    model = Strict(calls("a", "b", name="pay"), [end_and_wait])
+    agent, watch = watched(model, tools=[pay], tool_execution=execution, after_tool_call=hook)
     with ending(agent, how) as end:
-        if moment is not None:
-            on(agent, moment, end)
+        on(agent, moment, end)
         await agent.prompt("go")
-    count = 1 if moment == "tool_execution_end" else 2
+    count = 1 if moment in ("hook", "tool_execution_end") else 2
     assert [r.text for r in results(agent.messages).values()].count("paid") == len(done) == count
     await watch.check(how)
     assert list(results(agent.messages)) == ["a", "b"]

@@ -144,7 +144,7 @@ def _lines_in_thread(name: str) -> Iterator[str]:
     for thread in threading.enumerate():
         frame = sys._current_frames().get(thread.ident or 0) if thread.name == name else None
         own = None
-        while frame is not None and not frame.f_code.co_filename.startswith(_TRIO):
+        while frame is not None and not frame.f_code.co_filename.startswith((_TRIO, _CORE)):
             own, frame = frame, frame.f_back
         if own is not None:
             yield f"{_line(own.f_code.co_filename, own.f_lineno)} in its thread"

@@ -6,6 +6,7 @@ Annotated constraints; jsonschema checks the arguments of tools that bring a raw
 
 import functools
 import inspect
+import threading
 import typing
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, overload
@@ -165,11 +166,26 @@ def _executor(
         return await function(**bind(arguments, context))
 
     async def run_in_thread(arguments: dict[str, Any], context: ToolContext) -> Any:
+        token = trio.lowlevel.current_trio_token()
+        worker: list[int] = []
+
         def report(partial: ToolResult) -> bool:
-            return trio.from_thread.run_sync(context.update, partial)
+            # a thread that the tool started itself is none of trio's, and may report when trio's run is over
+            of_its_own = threading.get_ident() not in worker
+            try:
+                return trio.from_thread.run_sync(context.update, partial, trio_token=token if of_its_own else None)
+            except trio.RunFinishedError:
+                return False
+
+        def call() -> Any:
+            worker.append(threading.get_ident())
+            try:
+                return function(**bound)
+            finally:
+                worker.clear()
 
         outside = ToolContext(context.tool_call_id, context.tool_name, report=report)
-        call = functools.partial(function, **bind(arguments, outside))
+        bound = bind(arguments, outside)
         # the name is how the guard of a run finds the line at which a thread is that outstays its run
         return await trio.to_thread.run_sync(call, thread_name=f"tool {context.tool_name}: {context.tool_call_id}")
 

@@ -2,16 +2,21 @@
 
     python hunt.py                 every scenario, the smallest first; then every order; then every third line
     python hunt.py PART SCENARIO   only one part of one scenario: single, orders or lines
+    python hunt.py random RUNS     for comparison: what scripted tests with random timing find in so many runs
 
 Prints one JSON object: how it was found, or that it was not.
 """
 
 import json
+import random
 import sys
 import time
 from collections.abc import Iterator
 
-from trio_agent.testing import Report, explore, sweep
+import attrs
+import trio
+
+from trio_agent.testing import Plan, Probe, Report, Scenario, explore, sweep
 from trio_agent.testing.scenarios import INTERRUPTED, ORDERED, SCENARIOS
 
 
@@ -35,6 +40,35 @@ def parts() -> Iterator[tuple[str, str]]:
         yield "lines", name
 
 
+def random_reports(runs: int, seed: int = 0) -> Iterator[Report]:
+    """One run each: a scenario, an action and a moment by chance, and the ready tasks in an order by chance: what a
+    test does that sleeps for a random time and then aborts. Judged by the same guarantees."""
+    generator = random.Random(seed)
+    durations = {name: max(note.time for note in scenario.run().notes) for name, scenario in SCENARIOS.items()}
+    for _ in range(runs):
+        name = generator.choice(list(SCENARIOS))
+        scenario = SCENARIOS[name]
+        action, moment = generator.choice(scenario.actions), generator.uniform(0, durations[name])
+        order = tuple((n, generator.randrange(4)) for n in range(60))
+
+        async def disturbed(
+            probe: Probe, scenario: Scenario = scenario, action: str = action, moment: float = moment
+        ) -> None:
+            async def disturb() -> None:
+                await trio.sleep(moment)
+                probe.fire(action)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(disturb)
+                await scenario.function(probe)
+                nursery.cancel_scope.cancel()
+
+        report = Report(scenario)
+        trace = attrs.evolve(scenario, function=disturbed).run(Plan(order="any", choices=order))
+        report.add(trace)
+        yield report
+
+
 def hunt(wanted: list[tuple[str, str]]) -> dict[str, object]:
     """Run the parts until one of them fails."""
     runs, started = 0, time.perf_counter()
@@ -54,5 +88,22 @@ def hunt(wanted: list[tuple[str, str]]) -> dict[str, object]:
     return {"found": None, "runs": runs, "seconds": round(time.perf_counter() - started, 1)}
 
 
+def hunt_at_random(runs: int) -> dict[str, object]:
+    """`hunt` by chance."""
+    done = 0
+    for report in random_reports(runs):
+        done += 1
+        if report.failures:
+            return {"found": "random", "runs": done, "problems": list(report.failures[0].problems[:6])}
+    return {"found": None, "runs": done}
+
+
+def main(arguments: list[str]) -> dict[str, object]:
+    """What the command line asks for."""
+    if arguments[:1] == ["random"]:
+        return hunt_at_random(int(arguments[1]))
+    return hunt([(arguments[0], arguments[1])] if arguments else list(parts()))
+
+
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(hunt([(sys.argv[1], sys.argv[2])] if len(sys.argv) > 2 else list(parts()))) + "\n")
+    sys.stdout.write(json.dumps(main(sys.argv[1:])) + "\n")

@@ -10,7 +10,7 @@ from trio_agent import (
 )
 
 from ._checks import check_events, check_transcript
-from ._recorded import RecordedRun, texts_of
+from ._recorded import RecordedRun, leaves, texts_of
 from ._trace import Note
 
 __all__ = [
@@ -126,8 +126,9 @@ def g06_cancellation_is_not_swallowed(run: RecordedRun) -> list[str]:
     if end is not None and end.outcome == "cancelled" and run.raised is None and run.result is not None:
         problems.append("the run was cancelled, and the caller got a result and no Cancelled")
     cause = run.first_cause()
-    body = run.raised is not None and run.raised is run.body_error
-    if cause is not None and cause.data == "cancelled" and isinstance(run.raised, Exception) and not body:
+    # an error of the embedder's own in the cleanup comes out, as it does in trio; the scope stays cancelled
+    own = any(run.raised is leaf for error in (run.body_error, *run.data("hook_raised")) for leaf in leaves(error))
+    if cause is not None and cause.data == "cancelled" and isinstance(run.raised, Exception) and not own:
         problems.append(f"the first cause was the cancellation, but {type(run.raised).__name__} came out of the run")
     return problems
 
@@ -135,7 +136,9 @@ def g06_cancellation_is_not_swallowed(run: RecordedRun) -> list[str]:
 def g07_exceptions_are_bare(run: RecordedRun) -> list[str]:
     """The embedder gets one exception, not a group, and no Cancelled that no outer scope explains."""
     if isinstance(run.raised, BaseExceptionGroup):
-        return [f"a group came out: {run.raised!r}"]
+        # a nursery in the body of the block may raise a group of its own, which comes out unchanged
+        of_the_body = run.has_body_nursery and run.raised.split(trio.Cancelled)[1] is None
+        return [] if of_the_body else [f"a group came out: {run.raised!r}"]
     if run.body_error is not None and run.raised is not run.body_error and not run.interrupted:
         return [f"the body raised {run.body_error!r}, but {run.raised!r} came out"]
     cancelled = any(act.action == "cancel" for act in run.data("act"))

@@ -53,6 +53,10 @@ class Probe:
         """
         self._controller.actions[name] = function
 
+    def fire(self, name: str) -> None:
+        """Call an action now, as an injection would; `Trace.fired` has it."""
+        self._controller.fire(name, "by the scenario")
+
     def note(self, kind: str, data: Any = None) -> int:
         """Keep an observation; returns its place in the order of all that happened."""
         order = self._controller.next_order()

@@ -24,7 +24,7 @@ from ._trace import Note
 CallKey: TypeAlias = tuple[int, str]
 """A call: the number of its turn, and its id."""
 
-__all__ = ["Act", "Effect", "Phase", "RecordedRun", "is_stale", "texts_of"]
+__all__ = ["Act", "Effect", "Phase", "RecordedRun", "is_stale", "leaves", "texts_of"]
 
 Phase: TypeAlias = Literal["begun", "returned", "raised", "cut", "interrupted"]
 """What a tool did: it began; returned; raised (its own errors, also beside a cancellation, also a stale
@@ -55,7 +55,8 @@ class RecordedRun:
 
     Attributes:
         log: everything in the order in which it happened. Kinds: ``event`` (`AgentEvent`), ``effect`` (`Effect`),
-            ``request`` (`ModelRequest`), ``hook`` (its name), ``act`` (`Act`), ``cause`` (an outcome that is decided
+            ``request`` (`ModelRequest`), ``hook`` (its name), ``hook_raised``
+            (its error), ``act`` (`Act`), ``cause`` (an outcome that is decided
             from here on, unless another was before), ``read`` (an event that the reader took), ``left`` (the reader
             is gone), ``response`` (a model ``"returned"`` or was ``"cut"``), ``problem`` (a guarantee and what a
             scenario saw of it itself), ``late`` (a progress report that was accepted after its tool had returned).
@@ -74,7 +75,7 @@ class RecordedRun:
         grace: seconds that an atomic tool may go on; None if something in the run cannot be ended at all.
         deadline: when the run's own timeout is over, in trio's time.
         atomic: names of atomic tools; ``timed``: timeouts of tools that have one of their own.
-        body_error: what the body of the block raised.
+        body_error: what the body of the block raised; ``has_body_nursery``: it has a nursery of its own.
         open_streams: model streams that had not ended when the run had.
         leaked: tasks that outlived it.
         again: what went wrong when the agent was used once more; None if nothing did.
@@ -107,6 +108,7 @@ class RecordedRun:
     atomic: frozenset[str] = frozenset()
     timed: dict[str, float] = attrs.field(factory=dict)
     body_error: BaseException | None = None
+    has_body_nursery: bool = False
     open_streams: int = 0
     leaked: tuple[str, ...] = ()
     again: str | None = None
@@ -198,6 +200,15 @@ class RecordedRun:
 def is_stale(error: BaseException) -> bool:
     """A `trio.Cancelled` that no cancelled scope around the current task explains."""
     return isinstance(error, trio.Cancelled) and trio.current_effective_deadline() > -float("inf")
+
+
+def leaves(error: BaseException | None) -> Iterator[BaseException]:
+    """The exceptions in a group, however nested; the exception itself if it is no group."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from leaves(inner)
+    elif error is not None:
+        yield error
 
 
 def texts_of(messages: Iterable[Message]) -> list[str]:

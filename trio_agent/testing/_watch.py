@@ -265,6 +265,7 @@ class AgentWatch:
         if beside is None:
             await reading.read(self, stream)
             return
+        self.run.has_body_nursery = True
         async with trio.open_nursery() as nursery:
             nursery.start_soon(beside, stream)
             await reading.read(self, stream)

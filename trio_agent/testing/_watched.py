@@ -54,6 +54,7 @@ def watched_hook(name: str, hook: Callable[..., Any], watch: "AgentWatch") -> Ca
         except (Exception, BaseExceptionGroup) as error:
             if isinstance(error, Exception) or _has_errors(error):
                 watch.cause("error")
+                watch.note("hook_raised", error)
             raise
 
     return watched
