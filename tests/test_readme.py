@@ -16,6 +16,8 @@ SAYS = [
     ["eu completed\nus skipped\nStopped before us. True"],
     ["deadline\n1 Cancelled: ", "\n2 Not started: ", "\nYes?"],
     ["SO IT GOES"],
+    ["cancel  step           3", "replay: __main__:scenario/s3=cancel\n    5 of 10 are left", "b2=cancel"],
+    ["0 failing"],
 ]
 
 
