@@ -507,11 +507,18 @@ def test_after_a_run_trio_is_as_it_was() -> None:
 
 def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     (folder / "mine.py").write_text(
-        "import trio\n"
+        "import os, signal, trio\n"
         "async def good(probe):\n"
         "    await trio.sleep(1)\n"
         "async def bad(probe):\n"
         "    await trio.Event().wait()\n"
+        "runs = 0\n"
+        "async def pressed(probe):\n"
+        "    global runs\n"
+        "    runs += 1\n"
+        "    if runs == 5:\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    await trio.sleep(1)\n"
     )
     return subprocess.run(
         [sys.executable, "-m", "trio_agent.testing", *arguments],
@@ -546,6 +553,14 @@ def test_the_commands_exit_status_tells_what_was_found(tmp_path: Path) -> None:
         assert done.returncode == 2, arguments
         assert done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_a_ctrl_c_makes_the_command_print_what_is_known_so_far(tmp_path: Path) -> None:
+    done = command(tmp_path, "pairs", "mine:pressed", "--json", "out.json")
+    assert done.returncode == 130
+    assert "(not all: stopped early)" in done.stdout
+    assert '"exhausted": false' in (tmp_path / "out.json").read_text()
+    assert "Traceback" not in done.stderr
 
 
 def test_the_command_lists_the_built_in_scenarios(tmp_path: Path) -> None:
