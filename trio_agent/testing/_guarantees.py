@@ -28,7 +28,7 @@ def check_run(run: RecordedRun) -> list[str]:
     if not run.begun:
         return seen
     if run.ended and not run.events and run.raised is not None:
-        return g07_exceptions_are_bare(run)  # it was refused, or interrupted, before it said anything
+        return GUARANTEES["G7"](run)  # it was refused, or interrupted, before it said anything
     return seen + [f"{name}: {problem}" for name, guarantee in GUARANTEES.items() for problem in guarantee(run)]
 
 
