@@ -214,7 +214,6 @@ def g18() -> RecordedRun:
 def g19() -> RecordedRun:
     run = recorded("sequential", at_rest("steer"))
     run.log = [note for note in run.log if note.kind != "request"]
-    run.requests_again = ()
     return run
 
 
@@ -275,7 +274,7 @@ def test_a_falsified_run_is_noticed(name: str, falsify: Callable[[], RecordedRun
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_scenario_does_what_it_is_for_and_breaks_nothing(name: str) -> None:
     run = recorded(name)
-    if name == "two_waiters":  # judged by what it sees itself
+    if name in ("two_waiters", "late_observer"):  # judged by what they see themselves
         return
     assert run.events
     assert run.end is not None

@@ -8,6 +8,7 @@ from typing import Any
 import trio
 
 from trio_agent import (
+    Agent,
     AgentBusyError,
     Model,
     NothingToResumeError,
@@ -30,6 +31,7 @@ __all__ = [
     "calls",
     "convert",
     "fail_after",
+    "late_observer",
     "look_after",
     "look_after_at_once",
     "look_first",
@@ -273,6 +275,25 @@ async def two_readers(watch: AgentWatch) -> None:
                 break
 
     await watch.read(beside=second)
+
+
+async def late_observer(watch: AgentWatch) -> None:
+    """An agent that nobody observed when its run began."""
+    agent = Agent(ScriptedModel(["a", Wait(0.1), "b"]))
+    seen: list[str] = []
+
+    async def subscribe() -> None:
+        await trio.sleep(0.05)
+        agent.subscribe(lambda event: seen.append(event.type))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(subscribe)
+        try:
+            await agent.prompt("not recorded")
+        finally:
+            if trio.current_time() > 0.05 and seen[-1:] != ["agent_end"]:
+                watch.problem("G14", f"an observer that came during the run saw {seen}")
+            nursery.cancel_scope.cancel()
 
 
 async def two_waiters(watch: AgentWatch) -> None:

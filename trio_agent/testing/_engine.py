@@ -107,6 +107,11 @@ class Controller(trio.abc.Instrument):
         self._main = task
         self._adopt(task)
 
+    @property
+    def has_begun(self) -> bool:
+        """trio runs, and the scenario's task was there."""
+        return self._main is not None
+
     def begin(self, task: trio.lowlevel.Task) -> None:
         """The scenario begins in the middle of this step, which is its first."""
         self.counting = True
@@ -258,9 +263,12 @@ def run_plan(
             stack.enter_context(recorded_scopes(trace, controller.born))
         try:
             trio.run(_main, scenario, probe, controller, clock=clock, instruments=[controller])
-        except trio.TrioInternalError as error:
+        except Exception as error:
+            if not controller.has_begun:
+                raise  # the kit was called in a wrong way
+            # whatever the scenario raised has been recorded: this is trio's own word
             if not isinstance(error.__cause__, KilledRunError):
-                raise
+                trace.outcome, trace.error = "broken", error
             _bury(controller)
         except KeyboardInterrupt as error:
             # delivered when everything had ended

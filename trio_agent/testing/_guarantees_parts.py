@@ -5,6 +5,7 @@ from typing import Final
 from trio_agent import (
     AgentEnd,
     AssistantMessage,
+    ModelError,
     event_to_dict,
 )
 
@@ -172,10 +173,9 @@ def g18_cut_messages_carry_no_calls(run: RecordedRun) -> list[str]:
 def g19_delivered_means_sent(run: RecordedRun) -> list[str]:
     """A message that counts as delivered is in a request that was sent; an abort never burns it."""
     problems = []
-    sent = [*run.requests, *run.requests_again]
-    for receipt in (*run.submitted_steering, *run.submitted_follow_ups):
-        if receipt.delivered and not any(receipt.message in request.messages for request in sent):
-            problems.append(f"{texts_of([receipt.message])} counts as delivered, but no request had it")
+    for message in run.delivered:
+        if not any(message in request.messages for request in run.requests):
+            problems.append(f"{texts_of([message])} counts as delivered, but no request had it")
     if run.again is None and run.undelivered_again:
         problems.append(f"{texts_of(run.undelivered_again)} was not delivered by the next run either")
     return problems
@@ -207,4 +207,7 @@ def g21_errors_of_tools_are_kept(run: RecordedRun) -> list[str]:
             problems.append(f"the tool of call {effect.call_id!r} raised, but its outcome is {end.outcome!r}")
         elif end.exception is not effect.value:
             problems.append(f"what the tool of call {effect.call_id!r} raised is not on its end event")
+    result = run.result
+    if result is not None and result.outcome == "error" and not isinstance(result.error, ModelError):
+        problems.append(f"the run ended with {result.error!r}, and it was not raised")
     return problems

@@ -64,6 +64,7 @@ class RecordedRun:
         seen_by_second: what another observer saw, subscribed after the one that records.
         messages: the transcript that was left; ``first``: where this run's messages begin.
         submitted_steering, submitted_follow_ups: the receipts of what was queued, in order.
+        delivered: what counted as delivered when the run had ended.
         withdrawn: the receipts that were taken back.
         left_steering, left_follow_ups: what was still queued at the end.
         result: what the caller got; ``raised``: what came out instead.
@@ -92,6 +93,7 @@ class RecordedRun:
     first: int = 0
     submitted_steering: list[Receipt] = attrs.field(factory=list)
     submitted_follow_ups: list[Receipt] = attrs.field(factory=list)
+    delivered: list[Message] = attrs.field(factory=list)
     withdrawn: list[Receipt] = attrs.field(factory=list)
     left_steering: tuple[Message, ...] = ()
     left_follow_ups: tuple[Message, ...] = ()

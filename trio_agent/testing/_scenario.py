@@ -54,6 +54,8 @@ class Scenario:
 
     def judge(self, trace: Trace) -> list[str]:
         """What is wrong with a run."""
+        if trace.outcome == "broken":
+            return [f"trio itself was broken: {trace.error!r}, caused by {trace.error and trace.error.__cause__!r}"]
         if trace.outcome in ("deadlock", "livelock"):
             return [] if self.may_hang else [f"{trace.outcome}: {'; '.join(trace.stuck)}"]
         problems = [f"a task outlives the scenario: {name}" for name in trace.leaked if not self.may_leak]

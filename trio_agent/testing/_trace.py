@@ -8,9 +8,10 @@ from ._plan import Plan
 
 __all__ = ["Fired", "Note", "Outcome", "ScopeSpan", "StepSpan", "Trace"]
 
-Outcome: TypeAlias = Literal["returned", "raised", "cancelled", "interrupted", "deadlock", "livelock"]
+Outcome: TypeAlias = Literal["returned", "raised", "cancelled", "interrupted", "deadlock", "livelock", "broken"]
 """How a scenario ended: it returned; raised; was ended by `Probe.scope`; raised KeyboardInterrupt; all its tasks
-waited and nothing could wake them; it ran on without end."""
+waited and nothing could wake them; it ran on without end; it broke trio itself (its nursery stack,
+for example)."""
 
 
 @attrs.frozen

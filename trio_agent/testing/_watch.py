@@ -98,7 +98,6 @@ class AgentWatch:
         self.run.bound = settings.get("max_buffered_events", 1024)
         self._agent = agent
         agent.subscribe(self._observe)
-        agent.subscribe(self.run.seen_by_second.append)
         self._probe.afterwards(self._use_again)
         return agent
 
@@ -134,6 +133,7 @@ class AgentWatch:
             "reader_stops": self._reader_stops,
             "observer_raises": self._observer_raises,
             "tool_raises": self._tool_raises,
+            "jump_then_abort": self._jump_then_abort,
             "abort_then_cancel": lambda: (self.abort(), self._cancel())[0],
             "cancel_then_abort": lambda: (self._cancel(), self.abort())[1],
         }
@@ -168,6 +168,11 @@ class AgentWatch:
             (self.run.submitted_steering if how == "steer" else self.run.submitted_follow_ups).append(receipt)
         self.note("act", Act(how))
         return receipt
+
+    def _jump_then_abort(self) -> bool:
+        # a step that lasts beyond a deadline of which trio cannot know yet
+        self._probe.clock.jump(5)
+        return self.abort()
 
     def _reader_leaves(self) -> None:
         self._require_reader()
@@ -274,6 +279,8 @@ class AgentWatch:
         self, call: Callable[[], Awaitable[RunResult | None]], timeout: float | None
     ) -> RunResult | None:
         run, agent = self.run, self.known()
+        # behind whatever observers the scenario has: what one of them does must not cost the next one an event
+        agent.subscribe(run.seen_by_second.append)
         run.first = len(agent.messages)
         run.deadline = None if timeout is None else trio.current_time() + timeout
         with warnings.catch_warnings(record=True) as caught:
@@ -301,6 +308,8 @@ class AgentWatch:
         state = agent.state
         run.ended = not state.is_running
         run.messages = agent.messages
+        receipts = (*run.submitted_steering, *run.submitted_follow_ups)
+        run.delivered = [receipt.message for receipt in receipts if receipt.delivered]
         run.left_steering, run.left_follow_ups = state.queued_steering, state.queued_follow_ups
         run.interrupted = any(fired.action == "interrupt" for fired in self._probe.trace.fired)
         run.burst = 8 + 5 * max([len(getattr(m, "tool_calls", ())) for m in run.messages] or [0])

@@ -47,7 +47,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Probe], Awaitable[None]]]] = {
     "stubborn": make(script(calls("stubborn", "work"), "end"), abort_grace=2.0),
     "timeouts": make(script(calls("timed", "work", "timed"), "end"), tool_execution="parallel"),
     "late": make(script(calls("late", "work"), "end")),
-    "repeated_ids": make(script([ToolCall("0", "quick")], calls("work"), [ToolCall("0", "work")], "end")),
+    "repeated_ids": make(script([ToolCall("0", "quick")], calls("work"), [ToolCall("0", "reporting")], "end")),
     "progress": make(script(calls("reporting", "quick"), "end"), read, max_buffered_events=6),
     "hooks": make(
         two_turns, transform_context=cast.transform, before_tool_call=cast.look_first, after_tool_call=cast.look_after
@@ -91,8 +91,16 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Probe], Awaitable[None]]]] = {
     "race_block": make(script(calls("work"), "a", "b"), racing(read, 0.5, cast.abort)),
     "race_deadline": make(script(calls("work"), "a", "b"), racing(cast.prompting(timeout=0.5), 0.5, cast.abort)),
     "bad_observer": make(two_turns, before=cast.shout),
-    "strict_warnings": make(script(calls("work"), "end"), strict=True),
-    "strict_warnings_block": make(script(calls("work"), "end"), read, strict=True),
+    "strict_warnings": make(script(calls("work"), "end"), strict=True, before=cast.shout),
+    "strict_warnings_block": make(script(calls("work"), "end"), read, strict=True, before=cast.shout),
+    "failing_sibling": make(
+        script([ToolCall("1-long", "transfer", {"seconds": 20}), *calls("failing")], "end"),
+        abort_grace=2.0,
+        tool_execution="parallel",
+        on_tool_error="raise",
+    ),
+    "raising_cleanup": make(script(calls("cleaning", "work"), "end"), on_tool_error="raise"),
+    "late_observer": make(script(calls("work"), "end"), cast.late_observer),
     "hook_cleanup": make(script("end"), transform_context=cast.transform_with_cleanup),
     "model_cleanup": make(lambda: CleaningModel(["a", Wait(0.1), "b"], "end")),
     "grouping_hook": make(script(calls("work"), "end"), transform_context=cast.transform_in_nurseries),
@@ -113,7 +121,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Probe], Awaitable[None]]]] = {
     ),
     "fragments": make(FragmentModel, cast.reading(pause=0.2), max_buffered_events=3),
     "chatty": make(script(calls("chatty"), "end"), cast.reading(pause=0.2), max_buffered_events=3),
-    "body_raises": make(two_turns, cast.raising_body, after_tool_call=cast.fail_after, max_buffered_events=6),
+    "body_raises": make(two_turns, cast.raising_body, after_tool_call=cast.fail_after, max_buffered_events=64),
 }
 
 
@@ -140,7 +148,8 @@ def _actions(name: str) -> tuple[str, ...]:
     if name == "fragments":  # long, and about nothing but its reader
         return "cancel", "abort", "reader_leaves", "reader_stops"
     reads = any(word in name for word in _READ)
-    return tuple(action for action in AGENT_ACTIONS if reads or not action.startswith("reader"))
+    actions = tuple(action for action in AGENT_ACTIONS if reads or not action.startswith("reader"))
+    return (*actions, "jump_then_abort") if "deadline" in name else actions
 
 
 SCENARIOS: Final[Mapping[str, Scenario]] = MappingProxyType(
@@ -170,5 +179,5 @@ ORDERED: Final = (
 ORDERED_AND_ENDED: Final = ("race_abort", "race_deadline", "small_parallel")
 """Those which are also cancelled and aborted before every step of every order."""
 
-INTERRUPTED: Final = ("small_block", "withdrawing", "sequential", "block_parallel", "errors_parallel")
+INTERRUPTED: Final = ("small_block", "withdrawing", "deadline", "sequential", "block_parallel", "errors_parallel")
 """Those that are interrupted at every line."""
