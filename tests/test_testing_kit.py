@@ -1,10 +1,10 @@
 """The kit on plain trio code: it must find what is there, find nothing where nothing is, and do both twice alike."""
 
+import inspect
 import random
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -478,20 +478,33 @@ def test_another_trio_is_refused_with_a_clear_text(monkeypatch: pytest.MonkeyPat
     import trio_agent.testing._private as private
 
     monkeypatch.setattr(private, "_checked", False)
-    monkeypatch.setattr(trio, "__version__", "9.0.0")
-    with pytest.raises(UnsupportedTrioError, match=r"trio 9\.0\.0 cannot be scheduled.*Known to work"):
+    monkeypatch.setattr(trio, "__version__", "0.30.0")
+    with pytest.raises(UnsupportedTrioError, match=r"trio 0\.30\.0 cannot be scheduled.*too old.*Tested with"):
         run_plan(careful)
-    monkeypatch.setattr(trio, "__version__", "0.35.0")
+    monkeypatch.setattr(trio, "__version__", "9.0.0")
+    assert run_plan(careful).outcome == "returned", "a newer one that has not changed in this"
+    monkeypatch.setattr(private, "_checked", False)
+    with monkeypatch.context() as changed:
+        changed.setattr(inspect, "getsource", lambda thing: "while batch: task = batch.popleft()")
+        with pytest.raises(UnsupportedTrioError, match=r"no longer says 'if _ALLOW_DETERMINISTIC_SCHEDULING:'"):
+            run_plan(careful)
     monkeypatch.delattr(trio._core._run, "_r")
     with pytest.raises(UnsupportedTrioError, match=r"no trio\._core\._run\._r any more"):
         run_plan(careful)
 
 
 def test_a_trio_that_does_not_heed_the_switch_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ignoring(self: object, scheduler: object) -> None:
+        def shuffle(batch: list[object]) -> None:
+            private._InPlaceOfRandom.random(self)  # type: ignore[arg-type]
+
+        self.shuffle = shuffle  # type: ignore[attr-defined]
+
     import trio_agent.testing._private as private
 
+    monkeypatch.setattr(private._InPlaceOfRandom, "__init__", ignoring)
     with pytest.raises(UnsupportedTrioError, match="did not heed"):
-        private._InPlaceOfRandom(SimpleNamespace(shuffle=lambda batch: None)).random()
+        run_plan(careful)
 
 
 def test_after_a_run_trio_is_as_it_was() -> None:

@@ -10,6 +10,7 @@ from ._guarantees import GUARANTEES, check_run, guarantees_hold
 from ._plan import Injection, Plan
 from ._private import UnsupportedTrioError
 from ._probe import Probe
+from ._reading import Reading
 from ._recorded import Act, Effect, RecordedRun
 from ._report import Entry, Failure, Report
 from ._scenario import Invariant, Scenario, find_scenario, scenario
@@ -34,6 +35,7 @@ __all__ = [
     "Note",
     "Plan",
     "Probe",
+    "Reading",
     "RecordedRun",
     "Report",
     "Scenario",

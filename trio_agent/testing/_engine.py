@@ -18,7 +18,7 @@ from trio.testing import MockClock
 
 from ._lines import LineWatch, interruptible
 from ._plan import Plan
-from ._private import controlled_order
+from ._private import UnsupportedTrioError, controlled_order
 from ._probe import Probe
 from ._scopes import recorded_scopes
 from ._trace import Fired, StepSpan, Trace
@@ -264,12 +264,14 @@ def run_plan(
         try:
             trio.run(_main, scenario, probe, controller, clock=clock, instruments=[controller])
         except Exception as error:
+            _bury(controller)
+            if isinstance(error.__cause__, UnsupportedTrioError):
+                raise error.__cause__ from None
             if not controller.has_begun:
                 raise  # the kit was called in a wrong way
             # whatever the scenario raised has been recorded: this is trio's own word
             if not isinstance(error.__cause__, KilledRunError):
                 trace.outcome, trace.error = "broken", error
-            _bury(controller)
         except KeyboardInterrupt as error:
             # delivered when everything had ended
             trace.outcome, trace.error = "interrupted", error
