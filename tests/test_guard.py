@@ -137,6 +137,21 @@ async def test_a_run_that_ends_in_the_step_of_a_cancellation_says_cancelled_and_
     assert agent.messages[-1].role == "assistant"
 
 
+async def test_entering_a_block_in_a_cancelled_scope_seals_the_run_and_raises() -> None:
+    agent = Agent(ScriptedModel("text"))
+    events = events_of(agent)
+    entered = False
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        async with agent.run("go"):
+            entered = True
+    assert scope.cancelled_caught
+    assert not entered
+    assert outcome_of(events) == "cancelled"
+    assert [message.role for message in agent.messages] == ["user"]
+    assert (await agent.prompt("again")).outcome == "completed"
+
+
 async def test_an_abort_from_a_thread_does_not_reach_the_next_run() -> None:
     """It was passed on while its run still was, and trio comes to it when the next one is."""
 

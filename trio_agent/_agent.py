@@ -194,9 +194,10 @@ class Agent:
     ) -> ProtectedBlock[EventStream[AgentEvent, RunResult]]:
         """Run and watch: ``async with agent.run("...") as run:`` gives the run's `EventStream`.
 
-        Read it (``async for event in run``), await ``run.result()``, or both. Leaving the block early, in
-        whatever way, aborts the run and waits until it is sealed; an exception of the block's body comes out
-        unchanged.
+        Entering is a checkpoint: a cancellation that is pending comes out there, with the prompts in the transcript
+        and the run sealed. Read it (``async for event in run``), await ``run.result()``, or both. Leaving the block
+        early, in whatever way, aborts the run and waits until it is sealed; an exception of the block's body comes
+        out unchanged.
 
         Args:
             prompts: as for `prompt`; None resumes, as `resume` does.
