@@ -74,7 +74,12 @@ def g13_atomic_tools_have_their_grace(run: RecordedRun) -> list[str]:
             problems.append(f"atomic tool {effect.tool_name!r} was cut, and nothing had ended the run")
         elif note.time < cause.time + grace - EPSILON and run.grace is not None:
             problems.append(f"atomic tool {effect.tool_name!r} was cut {note.time - cause.time:g} s after the stop")
-    if run.grace is not None and cause is not None and end is not None and end.time - cause.time > grace + CLEANUP:
+    if (
+        run.grace is not None
+        and cause is not None
+        and end is not None
+        and end.time - cause.time > grace + CLEANUP + run.jumped
+    ):
         problems.append(f"the run was over {end.time - cause.time:g} s after {cause.data!r}; its grace is {grace:g} s")
     return problems
 
@@ -173,7 +178,7 @@ def g18_cut_messages_carry_no_calls(run: RecordedRun) -> list[str]:
 def g19_delivered_means_sent(run: RecordedRun) -> list[str]:
     """A message that counts as delivered is in a request that was sent; an abort never burns it."""
     problems = []
-    for message in run.delivered:
+    for message in run.delivered if not run.interrupted else ():  # see G20: what an interrupt keeps
         if not any(message in request.messages for request in run.requests):
             problems.append(f"{texts_of([message])} counts as delivered, but no request had it")
     if run.again is None and run.undelivered_again:

@@ -312,6 +312,8 @@ class AgentWatch:
         run.delivered = [receipt.message for receipt in receipts if receipt.delivered]
         run.left_steering, run.left_follow_ups = state.queued_steering, state.queued_follow_ups
         run.interrupted = any(fired.action == "interrupt" for fired in self._probe.trace.fired)
+        jumps = {"clock_jump": self._probe.jump, "jump_then_abort": 5.0}
+        run.jumped = sum(jumps.get(fired.action, 0.0) for fired in self._probe.trace.fired)
         run.burst = 8 + 5 * max([len(getattr(m, "tool_calls", ())) for m in run.messages] or [0])
 
     async def _use_again(self) -> None:
