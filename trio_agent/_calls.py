@@ -75,6 +75,7 @@ async def _run_sequential(run: Run, calls: Sequence[ToolCall]) -> int:
 
 async def _run_parallel(run: Run, calls: Sequence[ToolCall]) -> int:
     started: list[ToolCall] = []
+    batch = _Batch()
     try:
         async with trio.open_nursery() as nursery:
             with _ending_siblings(run):
@@ -85,7 +86,12 @@ async def _run_parallel(run: Run, calls: Sequence[ToolCall]) -> int:
                     prepared = await _prepare(run, tool_call)
                     started.append(tool_call)
                     if prepared is not None:
-                        nursery.start_soon(_execute_beside, run, tool_call, *prepared, name=f"tool {tool_call.name}")
+                        batch.left += 1
+                        name = f"tool {tool_call.name}"
+                        nursery.start_soon(_execute_beside, run, batch, tool_call, *prepared, name=name)
+                # waited for here and not in the nursery's exit: an interrupt there would end the batch alone, and
+                # neither the guard nor the tools' graces would know of it
+                await batch.wait_ended()
     except BaseExceptionGroup as group:
         raise_bare(group)
     terminating = 0
@@ -96,6 +102,26 @@ async def _run_parallel(run: Run, calls: Sequence[ToolCall]) -> int:
     _skip(run, calls[len(started) :])
     await run.look_for_steering()
     return terminating
+
+
+class _Batch:
+    """How many tools of a parallel batch still run."""
+
+    def __init__(self) -> None:
+        self.left = 0
+        self._ended: trio.Event | None = None
+
+    def end_one(self) -> None:
+        """One of them has ended, however."""
+        self.left -= 1
+        if not self.left and self._ended is not None:
+            self._ended.set()
+
+    async def wait_ended(self) -> None:
+        """Wait until none is left."""
+        if self.left:
+            self._ended = trio.Event()
+            await self._ended.wait()
 
 
 def _skip(run: Run, calls: Sequence[ToolCall]) -> None:
@@ -164,10 +190,13 @@ async def _execute(run: Run, tool_call: ToolCall, tool: Tool, arguments: dict[st
         room=record.room,
     )
     await trio.lowlevel.checkpoint_if_cancelled()
+    record.observers.raise_interrupt()
     record.mark_running(tool_call)
     failure = await _run_in_scope(run, tool_call, tool, arguments, context)
+    if failure is not None:
+        run.fail(failure)
     hook = run.settings.config.after_tool_call
-    if hook is not None:
+    if hook is not None and failure is None:
         replacement = await run.ask(hook, tool_call, record.settled_result(tool_call))
         if replacement is not None:
             record.replace_result(tool_call, to_result(replacement))
@@ -177,11 +206,14 @@ async def _execute(run: Run, tool_call: ToolCall, tool: Tool, arguments: dict[st
 
 
 @trio.lowlevel.enable_ki_protection
-async def _execute_beside(run: Run, tool_call: ToolCall, tool: Tool, arguments: dict[str, Any]) -> None:
+async def _execute_beside(run: Run, batch: _Batch, tool_call: ToolCall, tool: Tool, arguments: dict[str, Any]) -> None:
     """`_execute` as one of several at a time, of which each waits for the readers before the next one ends."""
-    with _ending_siblings(run):
-        await _execute(run, tool_call, tool, arguments)
-        await run.record.room()
+    try:
+        with _ending_siblings(run):
+            await _execute(run, tool_call, tool, arguments)
+            await run.record.room()
+    finally:
+        batch.end_one()
 
 
 @contextmanager
@@ -238,11 +270,9 @@ async def _attempt(
         # checkpoint, for it is level-triggered, and it was first: the errors do not end the run.
         record.settle(tool_call, ToolResult(_describe(errors or [error]), is_error=True), "failed", error)
         ends_run = run.settings.config.on_tool_error == "raise" and errors and not cancelled
-        if not ends_run or all(isinstance(leaf, ToolError) for leaf in errors):
+        if not ends_run or record.cause is not None or all(isinstance(leaf, ToolError) for leaf in errors):
             return None
-        failure = bare(error)
-        record.decide("error", failure)
-        return failure
+        return bare(error)
     _settle_value(run, tool_call, value)
     return None
 
@@ -284,6 +314,8 @@ async def _run_with_grace(
             failure = await _attempt(run, tool_call, tool, arguments, context)
         finally:
             run.shields.discard(shield)
+    if scope.cancel_called:
+        failure = None  # its own time was over first: as for a tool that is not shielded
     if shield.cancelled_caught and (run.record.cause is not None or not scope.cancel_called):
         run.record.settle(tool_call, ToolResult(GRACE_TEXT, is_error=True), "cancelled")
     return failure

@@ -128,6 +128,9 @@ async def run_in_block(
             stream.close()
     except BaseExceptionGroup as group:
         chosen = bare(group)
+        if failure is not None and isinstance(chosen, trio.Cancelled):
+            # the run had failed before; the scope that is cancelled stays so
+            raise failure from failure.__cause__
         if body is None or not isinstance(chosen, Exception | trio.Cancelled):
             raise chosen from chosen.__cause__
     finally:

@@ -101,7 +101,7 @@ class Guard:
         run = self._run
         grace = f"{run.grace:g} s after the run was ended"
         for call, task in tuple(run.running.values()):
-            place = where_it_waits(task, f"tool {call.name}: {call.id}")
+            place = where_it_waits(task)
             text = f"tool {call.name!r} (call {call.id!r}) still runs {grace} and cannot be ended in process; {place}"
             run.record.tell_unendable(call, ToolResult(text, is_error=True))
             self._warn(text)
@@ -118,10 +118,10 @@ class Guard:
             self.warning = self.warning or as_error
 
 
-def where_it_waits(task: trio.lowlevel.Task, thread_name: str = "") -> str:
+def where_it_waits(task: trio.lowlevel.Task) -> str:
     """The lines at which a task and the tasks below it wait, in words: the innermost ones that are neither trio's
     nor the loop's; for a sync tool the line of its own that its thread is at."""
-    places = [*_lines(task), *_lines_in_thread(thread_name)]
+    places = list(_lines(task))
     return f"it waits at {', '.join(dict.fromkeys(places))}" if places else "where it waits cannot be seen"
 
 
@@ -135,14 +135,16 @@ def _lines(task: trio.lowlevel.Task) -> Iterator[str]:
             innermost = _line(filename, number)
     if innermost is not None:
         yield innermost
+    yield from _lines_in_thread(task)
     for nursery in task.child_nurseries:
         for child in nursery.child_tasks:
             yield from _lines(child)
 
 
-def _lines_in_thread(name: str) -> Iterator[str]:
+def _lines_in_thread(task: trio.lowlevel.Task) -> Iterator[str]:
     for thread in threading.enumerate():
-        frame = sys._current_frames().get(thread.ident or 0) if thread.name == name else None
+        of_the_task = thread.name.startswith("tool ") and thread.name.endswith(f" {id(task):x}")
+        frame = sys._current_frames().get(thread.ident or 0) if of_the_task else None
         own = None
         while frame is not None and not frame.f_code.co_filename.startswith((_TRIO, _CORE)):
             own, frame = frame, frame.f_back

@@ -67,6 +67,7 @@ async def ask_model(run: Run) -> AssistantMessage:
     request = ModelRequest(settings.system_prompt, tuple(messages), tuple(settings.tools.values()), config.options)
     writer = record.begin_response(config.model)
     try:
+        record.observers.raise_interrupt()
         await run_unprotected(config.model.stream, request, writer)
     except (Exception, trio.Cancelled, BaseExceptionGroup) as error:  # noqa: BLE001
         # a model may have turned its cancellation into an error: then the cancellation is what ends the run

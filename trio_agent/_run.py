@@ -36,6 +36,7 @@ class Run:
         running: the calls whose tools run right now, by id, each with the task it runs in.
         shields: what protects atomic tools; each gets a deadline when the run is being ended.
         loop_task: the task of the loop.
+        outer_deadline: when the scopes around the run end it, as far as was known when it was opened.
         opener: the task that is opening the run, in its first step; None once its guard watches.
     """
 
@@ -50,6 +51,7 @@ class Run:
     shields: set[trio.CancelScope] = attrs.field(factory=set)
     loop_task: trio.lowlevel.Task | None = None
     opener: trio.lowlevel.Task | None = attrs.field(factory=trio.lowlevel.current_task)
+    outer_deadline: float = attrs.field(factory=trio.current_effective_deadline)
 
     @property
     def grace(self) -> float:
@@ -94,8 +96,9 @@ class Run:
 
     def abort(self, reason: str | None) -> bool:
         """End the run on purpose. True iff this call decided the outcome."""
-        if self.opener is not None and trio.lowlevel.current_task() is self.opener and is_cancelled():
-            self.end_from_outside()  # in the run's first step, where it has no guard yet
+        in_first_step = self.opener is not None and trio.lowlevel.current_task() is self.opener
+        if trio.current_time() >= self.outer_deadline or (in_first_step and is_cancelled()):
+            self.end_from_outside()  # of which the guard cannot know yet
         if self.scope.cancel_called or not self.record.decide("aborted", reason=reason):
             return False
         self.scope.cancel(reason)
@@ -110,6 +113,7 @@ class Run:
     def end_from_outside(self) -> None:
         """The run's own scope, or one around it, has been cancelled in this very step. Sync; never raises."""
         # not scope.cancel_called: asking may cancel, and this is called from inside a cancellation
-        self.record.decide("deadline" if trio.current_time() >= self.scope.deadline else "cancelled")
+        own = self.scope.deadline <= self.outer_deadline and trio.current_time() >= self.scope.deadline
+        self.record.decide("deadline" if own else "cancelled")
         for shield in self.shields:
             shield.deadline = min(shield.deadline, trio.current_time() + self.grace)

@@ -187,7 +187,8 @@ def _executor(
         outside = ToolContext(context.tool_call_id, context.tool_name, report=report)
         bound = bind(arguments, outside)
         # the name is how the guard of a run finds the line at which a thread is that outstays its run
-        return await trio.to_thread.run_sync(call, thread_name=f"tool {context.tool_name}: {context.tool_call_id}")
+        task = trio.lowlevel.current_task()
+        return await trio.to_thread.run_sync(call, thread_name=f"tool {context.tool_name} {id(task):x}")
 
     target = inspect.unwrap(function.func if isinstance(function, functools.partial) else function)
     is_async = inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(
