@@ -125,8 +125,10 @@ FROM_OUTSIDE = [
         "abort.",
         module="_calls.py",
         old="""    await trio.lowlevel.checkpoint_if_cancelled()
+    record.observers.raise_interrupt()
     record.mark_running(tool_call)""",
-        new="""    record.mark_running(tool_call)""",
+        new="""    record.observers.raise_interrupt()
+    record.mark_running(tool_call)""",
     ),
     Defect(
         name="hook-after-the-abort",
@@ -439,10 +441,9 @@ FROM_OUTSIDE = [
         "shields get no deadline: an atomic tool that ignores the abort is never cut and the run does not settle "
         "within the grace. (With an outer cancellation or a deadline all is well.)",
         module="_run.py",
-        old="""        self.record.decide("deadline" if trio.current_time() >= self.scope.deadline else "cancelled")
+        old="""        self.record.decide("deadline" if own else "cancelled")
 """,
-        new="""        is_late = trio.current_time() >= self.scope.deadline
-        if not self.record.decide("deadline" if is_late else "cancelled"):
+        new="""        if not self.record.decide("deadline" if own else "cancelled"):
             return
 """,
     ),
@@ -512,7 +513,12 @@ FROM_OUTSIDE = [
                     prepared = await _prepare(run, tool_call)
                     started.append(tool_call)
                     if prepared is not None:
-                        nursery.start_soon(_execute_beside, run, tool_call, *prepared, name=f"tool {tool_call.name}")
+                        batch.left += 1
+                        name = f"tool {tool_call.name}"
+                        nursery.start_soon(_execute_beside, run, batch, tool_call, *prepared, name=name)
+                # waited for here and not in the nursery's exit: an interrupt there would end the batch alone, and
+                # neither the guard nor the tools' graces would know of it
+                await batch.wait_ended()
     except BaseExceptionGroup as group:
         raise_bare(group)
     terminating = 0
@@ -526,7 +532,12 @@ FROM_OUTSIDE = [
                     prepared = await _prepare(run, tool_call)
                     started.append(tool_call)
                     if prepared is not None:
-                        nursery.start_soon(_execute_beside, run, tool_call, *prepared, name=f"tool {tool_call.name}")
+                        batch.left += 1
+                        name = f"tool {tool_call.name}"
+                        nursery.start_soon(_execute_beside, run, batch, tool_call, *prepared, name=name)
+                # waited for here and not in the nursery's exit: an interrupt there would end the batch alone, and
+                # neither the guard nor the tools' graces would know of it
+                await batch.wait_ended()
     except BaseExceptionGroup as group:
         raise_bare(group)
     terminating = 0

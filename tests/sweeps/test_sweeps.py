@@ -31,7 +31,7 @@ def test_every_order_of_the_ready_tasks(name: str) -> None:
 
 
 def test_an_interrupt_at_lines_of_the_loop() -> None:
-    report = sweep(SCENARIOS[INTERRUPTED[0]], ["interrupt"], positions=["line"], every=13)
+    report = sweep(SCENARIOS["small_block"], ["interrupt"], positions=["line"], every=13)
     assert report.base is not None
     assert report.base.lines > 2000
     check_report(report)

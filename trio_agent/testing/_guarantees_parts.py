@@ -74,6 +74,10 @@ def g13_atomic_tools_have_their_grace(run: RecordedRun) -> list[str]:
             problems.append(f"atomic tool {effect.tool_name!r} was cut, and nothing had ended the run")
         elif note.time < cause.time + grace - EPSILON and run.grace is not None:
             problems.append(f"atomic tool {effect.tool_name!r} was cut {note.time - cause.time:g} s after the stop")
+    if run.grace is not None and run.interrupted_at is not None and end is not None:
+        took = end.time - run.interrupted_at
+        if took > grace + CLEANUP + run.jumped:
+            problems.append(f"the run was over {took:g} s after an interrupt; its grace is {grace:g} s")
     if (
         run.grace is not None
         and cause is not None

@@ -23,6 +23,7 @@ __all__ = [
     "stale",
     "stubborn",
     "timed",
+    "timed_cleanup",
     "transfer",
     "work",
 ]
@@ -115,6 +116,16 @@ async def timed() -> str:
 
 
 @tool(timeout=0.3)
+async def timed_cleanup() -> str:
+    """Is cut by its own timeout, and raises an error of its own while it is."""
+    try:
+        await trio.sleep(2)
+    except trio.Cancelled:
+        raise OSError("cleanup failed") from None
+    return "never"
+
+
+@tool(timeout=0.3)
 async def late() -> str:
     """Returns after its own timeout, because it does not let itself be cut."""
     with trio.CancelScope(shield=True):
@@ -157,6 +168,7 @@ TOOLS: Final = (
     stale,
     stubborn,
     timed,
+    timed_cleanup,
     late,
     reporting,
     patient,

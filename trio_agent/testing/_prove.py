@@ -53,7 +53,7 @@ def jobs(*, quick: bool = False) -> list[Job]:
     """
     small = SMALL[:1] if quick else SMALL
     return [
-        *[Job("lines", name, 7 if quick and name != INTERRUPTED[0] else 1) for name in reversed(INTERRUPTED)],
+        *[Job("lines", name, 7 if quick and name != "small_block" else 1) for name in reversed(INTERRUPTED)],
         *[Job("pairs", name, quick=quick) for name in reversed(small)],
         *[Job("single", name) for name in SCENARIOS],
         *[Job("orders", name) for name in ORDERED],

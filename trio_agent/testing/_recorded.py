@@ -83,7 +83,8 @@ class RecordedRun:
         requests_again: what the model was sent then.
         undelivered_again: what had been queued and was not delivered even then.
         warned: how many observers were reported as removed; ``raising``: how many observers did raise.
-        interrupted: a KeyboardInterrupt was injected; ``jumped``: seconds that the clock was moved on.
+        interrupted: a KeyboardInterrupt was injected; ``interrupted_at``: at this moment.
+        jumped: seconds that the clock was moved on.
     """
 
     log: list[Note] = attrs.field(factory=list)
@@ -119,6 +120,7 @@ class RecordedRun:
     warned: int = 0
     raising: int = 0
     interrupted: bool = False
+    interrupted_at: float | None = None
     jumped: float = 0.0
 
     def data(self, kind: str) -> list[Any]:

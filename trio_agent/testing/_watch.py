@@ -311,7 +311,8 @@ class AgentWatch:
         receipts = (*run.submitted_steering, *run.submitted_follow_ups)
         run.delivered = [receipt.message for receipt in receipts if receipt.delivered]
         run.left_steering, run.left_follow_ups = state.queued_steering, state.queued_follow_ups
-        run.interrupted = any(fired.action == "interrupt" for fired in self._probe.trace.fired)
+        interrupts = [fired.time for fired in self._probe.trace.fired if fired.action == "interrupt"]
+        run.interrupted, run.interrupted_at = bool(interrupts), interrupts[0] if interrupts else None
         jumps = {"clock_jump": self._probe.jump, "jump_then_abort": 5.0}
         run.jumped = sum(jumps.get(fired.action, 0.0) for fired in self._probe.trace.fired)
         run.burst = 8 + 5 * max([len(getattr(m, "tool_calls", ())) for m in run.messages] or [0])

@@ -1,5 +1,6 @@
 """A model, tools and hooks that note what they really do."""
 
+import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +85,8 @@ async def _execute(tool: Tool, arguments: dict[str, Any], context: ToolContext, 
     except (Exception, trio.Cancelled, BaseExceptionGroup) as error:
         own = isinstance(error, Exception) or is_stale(error) or _has_errors(error)
         effect("raised" if own else "cut", error)
-        if own and watch.raises_on_tool_error and not isinstance(error, ToolError):
+        cut = trio.current_effective_deadline() == -math.inf
+        if own and not cut and watch.raises_on_tool_error and not isinstance(error, ToolError):
             watch.cause("error")
         raise
     except BaseException as error:

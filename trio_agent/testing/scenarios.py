@@ -100,6 +100,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Probe], Awaitable[None]]]] = {
         on_tool_error="raise",
     ),
     "raising_cleanup": make(script(calls("cleaning", "work"), "end"), on_tool_error="raise"),
+    "timed_cleanup": make(script(calls("timed_cleanup", "work"), "end"), on_tool_error="raise"),
     "late_observer": make(script(calls("work"), "end"), cast.late_observer),
     "hook_cleanup": make(script("end"), transform_context=cast.transform_with_cleanup),
     "model_cleanup": make(lambda: CleaningModel(["a", Wait(0.1), "b"], "end")),
@@ -179,5 +180,13 @@ ORDERED: Final = (
 ORDERED_AND_ENDED: Final = ("race_abort", "race_deadline", "small_parallel")
 """Those which are also cancelled and aborted before every step of every order."""
 
-INTERRUPTED: Final = ("small_block", "withdrawing", "deadline", "sequential", "block_parallel", "errors_parallel")
+INTERRUPTED: Final = (
+    "small_block",
+    "atomic_parallel",
+    "withdrawing",
+    "deadline",
+    "sequential",
+    "block_parallel",
+    "errors_parallel",
+)
 """Those that are interrupted at every line."""
