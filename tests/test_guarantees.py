@@ -17,7 +17,21 @@ from trio_agent import (
     TurnEnd,
     UserMessage,
 )
-from trio_agent.testing import GUARANTEES, Act, Effect, Injection, Note, Plan, RecordedRun, check_run
+from trio_agent.testing import (
+    GUARANTEES,
+    Act,
+    AgentWatch,
+    Effect,
+    Injection,
+    Note,
+    Plan,
+    Probe,
+    RecordedRun,
+    ScriptedModel,
+    check_run,
+    guarantees_hold,
+    sweep,
+)
 from trio_agent.testing.scenarios import SCENARIOS
 
 
@@ -290,3 +304,18 @@ def test_the_scenarios_reach_every_outcome_of_a_run_and_of_a_tool() -> None:
     assert tools == {"completed", "failed", "rejected", "skipped", "cancelled", "not_started"}
     receipts: list[Receipt] = [r for run in runs for r in (*run.submitted_steering, *run.submitted_follow_ups)]
     assert any(receipt.delivered for receipt in receipts)
+
+
+def test_a_watch_that_is_gone_around_is_noticed() -> None:
+    async def around(probe: Probe) -> None:
+        agent = AgentWatch(probe).agent(ScriptedModel("text"))
+        await agent.prompt("not by the watch")
+
+    async def twice(probe: Probe) -> None:
+        watch = AgentWatch(probe)
+        watch.agent(ScriptedModel("one", "two"))
+        await watch.prompt()
+        await watch.prompt()
+
+    assert "nothing was recorded" in sweep(around, [], invariants=[guarantees_hold]).failures[0].problems[0]
+    assert "records one run" in sweep(twice, [], invariants=[guarantees_hold]).failures[0].problems[0]

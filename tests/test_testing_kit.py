@@ -128,8 +128,10 @@ def test_actions_that_do_not_exist_or_fail_are_told_apart_from_those_that_work()
         probe.action("broken", broken)
         await trio.lowlevel.checkpoint()
 
-    report = sweep(run, ["nosuch", "broken", "clock_jump"], positions=["step"])
-    assert [entry.fired for entry in report.entries] == [True, False, False, False, False, True, True]
+    report = sweep(run, ["broken", "clock_jump"], positions=["step"])
+    assert [entry.fired for entry in report.entries] == [True, False, False, True, True]
+    late = run_plan(run, Plan((Injection("step", 1, "broken"),)))
+    assert late.fired[0].problem == "no such action at this moment"
     trace = run_plan(run, Plan((Injection("step", 2, "broken"),)))
     assert trace.fired[0].problem == "raised LookupError: no"
     assert trace.outcome == "returned"
@@ -443,6 +445,62 @@ def test_wrong_arguments_are_named() -> None:
         Injection("step", 1, "a b")
 
 
+async def raises_undisturbed(probe: Probe) -> None:
+    await trio.lowlevel.checkpoint()
+    raise LookupError("typo")
+
+
+def test_a_scenario_that_fails_undisturbed_is_a_failure_and_not_a_green_sweep() -> None:
+    report = sweep(raises_undisturbed)
+    assert "LookupError: typo" in report.failures[0].problems[0]
+    with pytest.raises(AssertionError, match="raises when nothing disturbs it"):
+        swept(["cancel"])(raises_undisturbed)()
+    assert sweep(Scenario(raises_undisturbed, may_raise=True)).ok
+
+
+def test_what_would_sweep_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="has no action 'cancle'; it has: cancel"):
+        sweep(careful, ["cancle"])
+    with pytest.raises(ValueError, match="has no action 'cancle'"):
+        explore(careful, actions=["cancle"])
+    with pytest.raises(ValueError, match="has no action 'clok'"):
+        sweep_pairs(careful, [("cancel", "clok")])
+    with pytest.raises(TypeError, match="sequence of names"):
+        sweep(careful, "cancel")
+    with pytest.raises(ValueError, match="sequence of two names each"):
+        sweep_pairs(careful, ["cancel"])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="positions must be"):
+        sweep(careful, positions=["steps"])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match=r"needs modules"):
+        sweep(careful, ["interrupt"], positions=["line"])
+    with pytest.raises(ValueError, match="nothing to interrupt"):
+        sweep(careful, ["interrupt"], positions=["line"], modules=[random])
+    with pytest.raises(ValueError, match="order"):
+        explore(careful, order="anny")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="bound must be"):
+        explore(careful, bound=-1)
+
+
+def test_wrong_invariants_and_actions_are_named() -> None:
+    async def later(trace: Trace) -> list[str]:
+        return []
+
+    with pytest.raises(TypeError, match="invariants must be a sequence"):
+        sweep(careful, invariants=balanced)  # type: ignore[arg-type]
+    report = sweep(careful, [], invariants=[lambda trace: None])  # type: ignore[arg-type, list-item, return-value]
+    assert "returns a list of texts" in report.failures[0].problems[0]
+
+    async def run(probe: Probe) -> None:
+        probe.action("async", later)  # type: ignore[arg-type]
+
+    assert "must be a sync function" in sweep(run, []).failures[0].problems[0]
+
+
+def test_a_replay_that_reaches_nothing_says_so() -> None:
+    assert replay(f"{__name__}:CARELESS/s99=cancel").problems == ["1 injections of the token were not reached"]
+    assert replay(f"{__name__}:CARELESS/s1=nosuch").problems[-1].endswith("no such action at this moment")
+
+
 # pytest ---------------------------------------------------------------------------------------------------------------
 
 
@@ -456,6 +514,7 @@ def test_the_decorator_fails_with_the_table_and_a_token() -> None:
     with pytest.raises(AssertionError, match=r"(?s)2 of \d+ runs do not hold.*failing.*b2=cancel.*5 of 10 are left"):
         test()
     assert isinstance(test.scenario, Scenario)  # type: ignore[attr-defined]
+    assert find_scenario(f"{__name__}:test_the_decorator_makes_a_test").invariants == (balanced,)
     with pytest.raises(AssertionError, match="5 of 10"):
         check_report(sweep(CARELESS))
 

@@ -66,7 +66,7 @@ def random_reports(runs: int, seed: int = 0) -> Iterator[Report]:
                 nursery.cancel_scope.cancel()
 
         report = Report(scenario)
-        trace = attrs.evolve(scenario, function=disturbed).run(Plan(order="any", choices=order))
+        trace = attrs.evolve(scenario, function=disturbed, may_raise=True).run(Plan(order="any", choices=order))
         report.add(trace)
         yield report
 

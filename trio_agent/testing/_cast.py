@@ -279,6 +279,7 @@ async def two_readers(watch: AgentWatch) -> None:
 
 async def late_observer(watch: AgentWatch) -> None:
     """An agent that nobody observed when its run began."""
+    watch.run.is_unrecorded = True
     agent = Agent(ScriptedModel(["a", Wait(0.1), "b"]))
     seen: list[str] = []
 
@@ -298,6 +299,7 @@ async def late_observer(watch: AgentWatch) -> None:
 
 async def two_waiters(watch: AgentWatch) -> None:
     """Two tasks that each want the next run as soon as the agent is idle."""
+    watch.run.is_unrecorded = True
     agent = watch.known()
 
     async def wait() -> None:

@@ -1,9 +1,12 @@
 """``python -m trio_agent.testing``: sweep, explore, replay and prove without pytest."""
 
 import argparse
+import importlib
 import os
 import sys
 from collections.abc import Sequence
+
+import attrs
 
 from ._plan import Plan
 from ._prove import Proof, jobs, prove, totals
@@ -37,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--stop", action="store_true", help="end with the first failing run")
         if name == "sweep":
             command.add_argument("--positions", default=",".join(POSITIONS), help="of step, idle, point, line")
+            command.add_argument("--modules", metavar="A,B", help="in which modules lines are counted")
             command.add_argument("--every", type=int, default=1, metavar="N", help="only each N-th position")
         else:
             command.add_argument("--limit", type=int, metavar="N", help="at most N runs")
@@ -56,7 +60,9 @@ def _find(name: str) -> Scenario:
     if name in SCENARIOS:
         return SCENARIOS[name]
     if ":" not in name:
-        raise ValueError(f"there is no built-in scenario {name!r}; there are: {', '.join(SCENARIOS)}")
+        raise ValueError(
+            f"{name!r} is neither 'module:name' nor a built-in scenario; of those there are: {', '.join(SCENARIOS)}"
+        )
     sys.path.insert(0, "")
     return find_scenario(name)
 
@@ -109,6 +115,12 @@ def _run(options: argparse.Namespace, report: Report, progress: _Progress) -> No
 
 def _report(options: argparse.Namespace) -> int:
     scenario = _find(options.scenario)
+    for file in (options.json, options.html):
+        if file and not os.path.isdir(os.path.dirname(file) or "."):
+            raise ValueError(f"{file}: there is no such folder")
+    if getattr(options, "modules", None):
+        modules = tuple(importlib.import_module(name) for name in options.modules.split(","))
+        scenario = attrs.evolve(scenario, modules=modules)
     differences = check_determinism(scenario)
     if differences:
         sys.stdout.write(f"{scenario.name} does not run twice in the same way: {differences[0]}\n")
@@ -124,7 +136,9 @@ def _report(options: argparse.Namespace) -> int:
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             file.write(report.to_json())
-    if options.html and not interrupted:
+    if options.html and interrupted:
+        sys.stdout.write("no page was written: interrupted\n")
+    elif options.html:
         sys.stdout.write(f"page: {report.write_html(options.html)}\n")
     return 130 if interrupted else int(not report.ok)
 
@@ -175,6 +189,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             name, _ = Plan.parse(options.token)
             return _show(replay(options.token, _find(name)))
         return _prove(options) if options.command == "prove" else _report(options)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
+    except KeyboardInterrupt:
+        return 130

@@ -275,6 +275,7 @@ def run_plan(
         except KeyboardInterrupt as error:
             # delivered when everything had ended
             trace.outcome, trace.error = "interrupted", error
+    trace.actions = tuple(controller.actions)
     if controller.lines is not None:
         trace.lines = controller.lines.count
     if trace.outcome == "interrupted" and not any(fired.action == "interrupt" for fired in trace.fired):

@@ -34,4 +34,9 @@ def check_run(run: RecordedRun) -> list[str]:
 
 def guarantees_hold(trace: Trace) -> list[str]:
     """`check_run` for every run that an `AgentWatch` recorded in a scenario: an invariant for `sweep`."""
-    return [problem for run in trace.data.get("runs", ()) for problem in check_run(run)]
+    problems = [problem for run in trace.data.get("runs", ()) for problem in check_run(run)]
+    if trace.outcome == "returned" and not trace.plan.injections:
+        runs = trace.data.get("runs", ())
+        if not runs or not all(run.begun or run.is_unrecorded for run in runs):
+            problems.append("nothing was recorded: run the agent of watch.agent(...) by watch.prompt() or watch.read()")
+    return problems

@@ -30,7 +30,7 @@ class Injection:
 
     Attributes:
         at: what kind of position.
-        index: which one, counted from 1.
+        index: which one, counted from 1; for ``idle`` the number of the step after which every task waits.
         action: the name of the action.
     """
 
@@ -63,7 +63,7 @@ class Plan:
     """
 
     injections: tuple[Injection, ...] = attrs.field(default=(), converter=_sorted)
-    order: Order = "arrival"
+    order: Order = attrs.field(default="arrival", validator=attrs.validators.in_(get_args(Order)))
     choices: tuple[tuple[int, int], ...] = ()
 
     def with_injection(self, at: Position, index: int, action: str) -> "Plan":

@@ -1,5 +1,6 @@
 """`Probe`: what a scenario is handed, to say what can be done to it and what it observes."""
 
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,8 @@ class Probe:
 
         What it returns is kept in `Fired.result`; an ``Exception`` that it raises is kept too, and is not raised.
         """
+        if not callable(function) or inspect.iscoroutinefunction(function):
+            raise TypeError(f"the action {name!r} must be a sync function, not {function!r}")
         self._controller.actions[name] = function
 
     def fire(self, name: str) -> None:

@@ -84,6 +84,7 @@ class RecordedRun:
         undelivered_again: what had been queued and was not delivered even then.
         warned: how many observers were reported as removed; ``raising``: how many observers did raise.
         interrupted: a KeyboardInterrupt was injected; ``interrupted_at``: at this moment.
+        is_unrecorded: the scenario runs an agent in a way that is not recorded, and says itself what is wrong.
         jumped: seconds that the clock was moved on.
     """
 
@@ -122,6 +123,7 @@ class RecordedRun:
     interrupted: bool = False
     interrupted_at: float | None = None
     jumped: float = 0.0
+    is_unrecorded: bool = False
 
     def data(self, kind: str) -> list[Any]:
         """What was logged of one kind."""

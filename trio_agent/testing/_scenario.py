@@ -1,6 +1,7 @@
 """A scenario with what it is judged by, and how a replay token finds it again."""
 
 import importlib
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import TypeAlias
@@ -29,6 +30,7 @@ class Scenario:
         actions: the actions that make sense for it; those of `sweep` by default.
         modules: where ``interrupt`` at every line is injected: modules, packages, or files.
         may_leak, may_hang: by default a task that outlives the scenario, and a deadlock or livelock, are faults.
+        may_raise: by default a scenario that raises when nothing disturbs it is a fault.
     """
 
     function: ScenarioFunction
@@ -38,6 +40,7 @@ class Scenario:
     modules: tuple[ModuleType | str, ...] = ()
     may_leak: bool = False
     may_hang: bool = False
+    may_raise: bool = False
 
     def run(self, plan: Plan | None = None, *, lines: bool = False, traced: bool = False) -> Trace:
         """Run it once and judge it: `Trace.problems`.
@@ -58,10 +61,16 @@ class Scenario:
             return [f"trio itself was broken: {trace.error!r}, caused by {trace.error and trace.error.__cause__!r}"]
         if trace.outcome in ("deadlock", "livelock"):
             return [] if self.may_hang else [f"{trace.outcome}: {'; '.join(trace.stuck)}"]
+        if trace.error is not None and trace.outcome == "raised" and not trace.plan.injections and not self.may_raise:
+            error = f"{type(trace.error).__name__}: {trace.error}"
+            return [f"the scenario raises when nothing disturbs it (set may_raise=True if it should): {error}"]
         problems = [f"a task outlives the scenario: {name}" for name in trace.leaked if not self.may_leak]
         for invariant in self.invariants:
             try:
-                problems += invariant(trace)
+                said = invariant(trace)
+                if not isinstance(said, list | tuple):
+                    raise TypeError(f"an invariant is a sync function that returns a list of texts, not {said!r}")
+                problems += said
             except Exception as error:  # noqa: BLE001 - a judge that fails is a finding, and must not end the sweep
                 name = getattr(invariant, "__name__", "an invariant")
                 problems.append(f"{name} could not be evaluated: {type(error).__name__}: {error}")
@@ -101,8 +110,11 @@ def to_scenario(
     """A scenario as it is, with more invariants if any are given; or one made of a function."""
     if isinstance(what, Scenario):
         return attrs.evolve(what, invariants=(*what.invariants, *invariants)) if invariants else what
-    if not callable(what):
-        raise TypeError(f"a scenario is an async function of a Probe, or a Scenario, not {type(what).__name__}")
+    if not inspect.iscoroutinefunction(what) and not inspect.iscoroutinefunction(getattr(what, "__call__", None)):  # noqa: B004
+        raise TypeError(f"a scenario is an async function of a Probe, or a Scenario, not {what!r}")
+    for name, many in (("invariants", invariants), ("actions", actions), ("modules", modules)):
+        if isinstance(many, str) or callable(many):
+            raise TypeError(f"{name} must be a sequence, such as [{many!r}]")
     name = f"{getattr(what, '__module__', '?')}:{getattr(what, '__qualname__', type(what).__name__)}"
     return Scenario(what, tuple(invariants), name.replace("/", "."), tuple(actions), tuple(modules))
 
@@ -131,5 +143,7 @@ def find_scenario(name: str) -> Scenario:
         else:
             known = ", ".join(map(str, found)) if isinstance(found, Mapping) else ""
             raise ValueError(f"{name!r}: {part!r} is not there" + (f"; there are: {known}" if known else ""))
+    # what @swept made is a test; its scenario is beside it
+    found = found.scenario if isinstance(getattr(found, "scenario", None), Scenario) else found  # type: ignore[attr-defined]
     made = to_scenario(found)  # type: ignore[arg-type]
     return attrs.evolve(made, name=name)

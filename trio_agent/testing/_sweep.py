@@ -57,19 +57,42 @@ def sweep(
         UnsupportedTrioError: this trio cannot be controlled.
     """
     subject = to_scenario(scenario, invariants=invariants, modules=modules)
-    if every < 1:
-        raise ValueError(f"every must be at least 1, not {every!r}")
+    if not isinstance(every, int) or every < 1:
+        raise ValueError(f"every must be a whole number of at least 1, not {every!r}")
+    _check_positions(positions, subject)
     report = _fresh(report, subject)
     report.base = plain = subject.run(base, lines="line" in positions)
     report.add(plain)
+    wanted = subject.actions if actions is None else _names(actions, plain)
+    if "line" in positions and not plain.lines:
+        raise ValueError(f"no line of modules={subject.modules!r} runs in this scenario; there is nothing to interrupt")
     plans = [
         plain.plan.with_injection(at, index, action)
-        for action in (subject.actions if actions is None else tuple(actions))
+        for action in wanted
         for at in positions
         for index in positions_of(plain, at)[::every]
     ]
     _run_all(subject, plans, report, len(plans) + 1, stop_at_first, progress)
     return report
+
+
+def _names(actions: Iterable[str], plain: Trace) -> tuple[str, ...]:
+    """The actions, or an error that names one which the scenario does not have."""
+    if isinstance(actions, str):
+        raise TypeError(f"actions must be a sequence of names, such as [{actions!r}]")
+    names = tuple(actions)
+    for name in names:
+        if name not in plain.actions and plain.outcome == "returned":
+            raise ValueError(f"the scenario has no action {name!r}; it has: {', '.join(plain.actions)}")
+    return names
+
+
+def _check_positions(positions: Sequence[str], subject: Scenario) -> None:
+    known = (*POSITIONS, "line")
+    if isinstance(positions, str) or not set(positions) <= set(known):
+        raise ValueError(f"positions must be a sequence of {', '.join(map(repr, known))}, not {positions!r}")
+    if "line" in positions and not subject.modules:
+        raise ValueError("positions=['line'] needs modules=[...]: in which modules lines are counted")
 
 
 def positions_of(trace: Trace, at: Position) -> Sequence[int]:
@@ -103,7 +126,12 @@ def sweep_pairs(
     report = _fresh(report, subject)
     report.base = plain = subject.run()
     report.add(plain)
+    _check_positions(positions, subject)
     wanted = [(a, b) for a in subject.actions for b in subject.actions] if pairs is None else list(pairs)
+    for pair in wanted:
+        if isinstance(pair, str) or len(pair) != 2:
+            raise ValueError(f"pairs must be a sequence of two names each, such as [('cancel', 'abort')], not {pair!r}")
+        _names(pair, plain)
     _run_all(subject, _pair_plans(subject, plain, wanted, positions), report, None, stop_at_first, progress, limit)
     return report
 
@@ -155,7 +183,9 @@ def explore(
     """
     subject = to_scenario(scenario, invariants=invariants)
     report = _fresh(report, subject)
-    wanted = tuple(actions)
+    if bound is not None and bound < 0:
+        raise ValueError(f"bound must be at least 0, or None for all orders, not {bound!r}")
+    wanted: tuple[str, ...] | None = None
     prefix: list[int] = []
     while True:
         if limit is not None and report.runs >= limit:
@@ -166,6 +196,7 @@ def explore(
         report.base = report.base or trace
         report.add(trace)
         report.orders += 1
+        wanted = _names(actions, trace) if wanted is None else wanted
         injected = [plan.with_injection("step", k, action) for action in wanted for k in range(1, trace.steps + 1)]
         if not _run_all(subject, injected, report, None, stop_at_first, progress, limit):
             return report
@@ -226,14 +257,22 @@ def replay(token: str, scenario: Scenario | ScenarioFunction | None = None) -> T
 
     Args:
         token: from a report.
-        scenario: needed only if the token's name cannot be imported (a function inside a function).
+        scenario: needed if the token's name cannot be imported (a function inside a function), or if the invariants
+            were given to `sweep` and are not the scenario's own: a name alone leads to the bare function. Pass
+            ``report.scenario``, or make a `Scenario` with `scenario`.
+
+    What a token no longer reaches is told as a problem.
 
     Raises:
         ValueError: the token, or the scenario it names, cannot be read.
     """
     name, plan = Plan.parse(token)
     subject = find_scenario(name) if scenario is None else attrs.evolve(to_scenario(scenario), name=name)
-    return subject.run(plan, traced=True)
+    trace = subject.run(plan, traced=True)
+    if len(trace.fired) < len(plan.injections):
+        trace.problems.append(f"{len(plan.injections) - len(trace.fired)} injections of the token were not reached")
+    trace.problems += [f"{fired.action} {fired.place}: {fired.problem}" for fired in trace.fired if fired.problem]
+    return trace
 
 
 def check_determinism(scenario: Scenario | ScenarioFunction, plan: Plan | None = None, *, runs: int = 2) -> list[str]:

@@ -84,6 +84,7 @@ class Trace:
         points, lines: how many points it passed; how many lines ran in the watched files, where that was counted.
         arities, taken: for each decision about an order, how many choices there were and which was taken.
         fired: the injected actions.
+        actions: the names of the actions that the scenario knew at its end.
         notes: what the scenario observed.
         tasks: the names of its tasks, in order of birth.
         schedule: which task took each step.
@@ -107,6 +108,7 @@ class Trace:
     arities: list[int] = attrs.field(factory=list)
     taken: list[int] = attrs.field(factory=list)
     fired: list[Fired] = attrs.field(factory=list)
+    actions: tuple[str, ...] = ()
     notes: list[Note] = attrs.field(factory=list)
     tasks: list[str] = attrs.field(factory=list)
     schedule: list[int] = attrs.field(factory=list)

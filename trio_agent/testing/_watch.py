@@ -279,6 +279,8 @@ class AgentWatch:
         self, call: Callable[[], Awaitable[RunResult | None]], timeout: float | None
     ) -> RunResult | None:
         run, agent = self.run, self.known()
+        if run.begun:
+            raise RuntimeError("an AgentWatch records one run; make a second watch for a second one")
         # behind whatever observers the scenario has: what one of them does must not cost the next one an event
         agent.subscribe(run.seen_by_second.append)
         run.first = len(agent.messages)

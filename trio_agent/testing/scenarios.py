@@ -145,6 +145,16 @@ _READ: Final = (
 )
 
 
+_RAISING: Final = (
+    "failing_hook",
+    "raising_tool",
+    "grouping_hook",
+    "failing_sibling",
+    "strict_warnings",
+    "strict_warnings_block",
+)
+
+
 def _actions(name: str) -> tuple[str, ...]:
     if name == "fragments":  # long, and about nothing but its reader
         return "cancel", "abort", "reader_leaves", "reader_stops"
@@ -156,7 +166,13 @@ def _actions(name: str) -> tuple[str, ...]:
 SCENARIOS: Final[Mapping[str, Scenario]] = MappingProxyType(
     {
         name: Scenario(
-            function, (guarantees_hold,), _name(name), _actions(name), (trio_agent, contextlib), may_leak=True
+            function,
+            (guarantees_hold,),
+            _name(name),
+            _actions(name),
+            (trio_agent, contextlib),
+            may_leak=True,
+            may_raise=name in _RAISING,
         )
         for name, function in _FUNCTIONS.items()
     }
