@@ -3,6 +3,7 @@
 import contextlib
 import warnings
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import trio
@@ -44,6 +45,7 @@ __all__ = [
     "read",
     "reading",
     "resumed_while_running",
+    "run_beside",
     "script",
     "shout",
     "steer",
@@ -185,22 +187,28 @@ def steer_and_follow(watch: AgentWatch) -> None:
     watch.submit("follow_up")
 
 
-async def steered_in_the_middle(watch: AgentWatch) -> None:
-    """Another task steers while the second tool runs, and again at its end."""
+async def run_beside(run: Awaitable[object], *tasks: Callable[[], Awaitable[object]]) -> None:
+    """Await a run with tasks beside it, which end with it."""
     async with trio.open_nursery() as nursery:
-
-        async def steer() -> None:
-            await trio.sleep(0.8)
-            watch.submit("steer")
-            watch.submit("follow_up")
-            await trio.sleep(0.8)
-            watch.submit("steer")
-
-        nursery.start_soon(steer)
+        for task in tasks:
+            nursery.start_soon(task)
         try:
-            await watch.prompt()
+            await run
         finally:
             nursery.cancel_scope.cancel()
+
+
+async def steered_in_the_middle(watch: AgentWatch) -> None:
+    """Another task steers while the second tool runs, and again at its end."""
+
+    async def steer() -> None:
+        await trio.sleep(0.8)
+        watch.submit("steer")
+        watch.submit("follow_up")
+        await trio.sleep(0.8)
+        watch.submit("steer")
+
+    await run_beside(watch.prompt(), steer)
 
 
 def racing(
@@ -209,18 +217,11 @@ def racing(
     """Tasks beside the run, one for each act, which all act at one moment: who is first is for the order to decide."""
 
     async def run(watch: AgentWatch) -> None:
-        async with trio.open_nursery() as nursery:
+        async def act(what: Callable[[AgentWatch], object]) -> None:
+            await trio.sleep(seconds)
+            what(watch)
 
-            async def act(what: Callable[[AgentWatch], object]) -> None:
-                await trio.sleep(seconds)
-                what(watch)
-
-            for what in acts:
-                nursery.start_soon(act, what)
-            try:
-                await how(watch)
-            finally:
-                nursery.cancel_scope.cancel()
+        await run_beside(how(watch), *[partial(act, what) for what in acts])
 
     return run
 
@@ -287,14 +288,11 @@ async def late_observer(watch: AgentWatch) -> None:
         await trio.sleep(0.05)
         agent.subscribe(lambda event: seen.append(event.type))
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(subscribe)
-        try:
-            await agent.prompt("not recorded")
-        finally:
-            if trio.current_time() > 0.05 and seen[-1:] != ["agent_end"]:
-                watch.problem("G14", f"an observer that came during the run saw {seen}")
-            nursery.cancel_scope.cancel()
+    try:
+        await run_beside(agent.prompt("not recorded"), subscribe)
+    finally:
+        if trio.current_time() > 0.05 and seen[-1:] != ["agent_end"]:
+            watch.problem("G14", f"an observer that came during the run saw {seen}")
 
 
 async def two_waiters(watch: AgentWatch) -> None:
@@ -329,12 +327,7 @@ async def resumed_while_running(watch: AgentWatch) -> None:
             except (AgentBusyError, NothingToResumeError):
                 await trio.sleep(0.01)
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(try_to_resume)
-        try:
-            await watch.prompt()
-        finally:
-            nursery.cancel_scope.cancel()
+    await run_beside(watch.prompt(), try_to_resume)
 
 
 async def withdrawing(watch: AgentWatch) -> None:
@@ -346,9 +339,4 @@ async def withdrawing(watch: AgentWatch) -> None:
         for receipt in receipts[1:]:
             watch.withdraw(receipt)
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(later)
-        try:
-            await watch.prompt()
-        finally:
-            nursery.cancel_scope.cancel()
+    await run_beside(watch.prompt(), later)

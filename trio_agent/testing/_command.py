@@ -146,15 +146,14 @@ def _report(options: argparse.Namespace) -> int:
 def _show(trace: Trace) -> int:
     say = sys.stdout.write
     say(f"{trace.outcome_class} after {trace.steps} steps" + (f": {trace.error!r}\n" if trace.error else "\n"))
-    fired = {(f.step, f.order): f for f in trace.fired}
     for span in trace.timeline:
         say(f"{span.step:>5}  {span.time:8.3f} s  {trace.tasks[span.task]:<24} {span.line}\n")
         for note in trace.notes:
             if note.step == span.step:
                 data = note.data if isinstance(note.data, str) else getattr(note.data, "type", None) or note.data
                 say(f"{'':>19}{note.kind}: {str(data)[:90]}\n")
-        for (step, _), one in fired.items():
-            if step == span.step:
+        for one in trace.fired:
+            if one.step == span.step:
                 say(f"{'':>19}** {one.action} {one.place}: {one.problem or one.result!r}\n")
     for problem in trace.problems:
         say(f"FAILED  {problem}\n")
@@ -169,7 +168,7 @@ def _prove(options: argparse.Namespace) -> int:
         for proof in prove(wanted, options.processes):
             proofs.append(proof)
             sys.stdout.write(f"[{len(proofs)}/{len(wanted)}] {proof.job.part}: {proof.summary}\n")
-            for failure in proof.failures[:5]:
+            for failure in proof.failures:
                 sys.stdout.write(f"  replay: {failure.token}\n    " + "\n    ".join(failure.problems[:3]) + "\n")
             sys.stdout.flush()
     except KeyboardInterrupt:

@@ -21,7 +21,7 @@ from ._plan import Plan
 from ._private import UnsupportedTrioError, controlled_order
 from ._probe import Probe
 from ._scopes import recorded_scopes
-from ._trace import Fired, StepSpan, Trace
+from ._trace import Fired, StepSpan, Trace, leaves
 
 __all__ = ["Controller", "ScenarioFunction", "run_plan"]
 
@@ -49,7 +49,6 @@ class Controller(trio.abc.Instrument):
         self.kill_scope = trio.CancelScope()
         self.lines: LineWatch | None = None
         self._at = {(i.at, i.index): i.action for i in plan.injections}
-        self._fires_before_steps = any(i.at == "step" for i in plan.injections)
         self._choices = dict(plan.choices)
         self._order = plan.order
         self._max_steps = max_steps
@@ -145,7 +144,7 @@ class Controller(trio.abc.Instrument):
     def _count(self, task: trio.lowlevel.Task) -> None:
         trace, number = self.trace, self.born[task]
         trace.steps += 1
-        if self._fires_before_steps and (action := self._at.get(("step", trace.steps))) is not None:
+        if (action := self._at.get(("step", trace.steps))) is not None:
             self.fire(action, f"before step {trace.steps}")
         trace.schedule.append(number)
         if self._traced:
@@ -325,9 +324,7 @@ async def _watched(scenario: ScenarioFunction, probe: Probe, controller: Control
 
 
 def _holds(error: BaseException, kind: type[BaseException]) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return error.subgroup(kind) is not None
-    return isinstance(error, kind)
+    return any(isinstance(leaf, kind) for leaf in leaves(error))
 
 
 def _bury(controller: Controller) -> None:

@@ -10,8 +10,8 @@ from trio_agent import (
 )
 
 from ._checks import check_events, check_transcript
-from ._recorded import RecordedRun, leaves, texts_of
-from ._trace import Note
+from ._recorded import RecordedRun, texts_of
+from ._trace import Note, leaves
 
 __all__ = [
     "g01_events_are_legal",
@@ -27,8 +27,6 @@ __all__ = [
 ]
 
 EPSILON: Final = 1e-6
-CLEANUP: Final = 0.2
-"""Seconds beyond the grace in which the scenarios' own tools may clean up."""
 
 
 def g01_events_are_legal(run: RecordedRun) -> list[str]:
@@ -118,9 +116,8 @@ def g05_abort_is_linearizable(run: RecordedRun) -> list[str]:
 
 def g06_cancellation_is_not_swallowed(run: RecordedRun) -> list[str]:
     """An outer cancellation is never swallowed: the caller does not get past its next checkpoint."""
-    cancelled = any(act.action == "cancel" for act in run.data("act"))
     problems = []
-    if cancelled and run.finished:
+    if run.was_cancelled and run.finished:
         problems.append("the outer scope was cancelled, and the caller went on past a checkpoint")
     end = run.end
     if end is not None and end.outcome == "cancelled" and run.raised is None and run.result is not None:
@@ -141,8 +138,7 @@ def g07_exceptions_are_bare(run: RecordedRun) -> list[str]:
         return [] if of_the_body else [f"a group came out: {run.raised!r}"]
     if run.body_error is not None and run.raised is not run.body_error and not run.interrupted:
         return [f"the body raised {run.body_error!r}, but {run.raised!r} came out"]
-    cancelled = any(act.action == "cancel" for act in run.data("act"))
-    if isinstance(run.raised, trio.Cancelled) and not cancelled:
+    if isinstance(run.raised, trio.Cancelled) and not run.was_cancelled:
         return ["Cancelled came out, and nobody had cancelled the outer scope"]
     return []
 

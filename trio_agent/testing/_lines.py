@@ -4,16 +4,21 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from types import FrameType, ModuleType
 from typing import Any
 
 __all__ = ["LineWatch", "interruptible", "source_files"]
 
 
-def source_files(modules: Iterable[ModuleType | str]) -> frozenset[str]:
-    """The files of some modules; a package stands for every ``.py`` in its folder, a string for a file as it is."""
+@cache
+def source_files(modules: tuple[ModuleType | str, ...]) -> frozenset[str]:
+    """The files of some modules; a package stands for every ``.py`` in its folder, a string for a file as it is.
+
+    Looked up once: a sweep over lines asks in each of its thousands of runs.
+    """
     files: set[str] = set()
     for module in modules:
         path = module if isinstance(module, str) else module.__file__ or ""

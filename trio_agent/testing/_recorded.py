@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal, TypeAlias
 
 import attrs
-import trio
 
 from trio_agent import (
     AgentEnd,
@@ -24,7 +23,7 @@ from ._trace import Note
 CallKey: TypeAlias = tuple[int, str]
 """A call: the number of its turn, and its id."""
 
-__all__ = ["Act", "Effect", "Phase", "RecordedRun", "is_stale", "leaves", "texts_of"]
+__all__ = ["Act", "Effect", "Phase", "RecordedRun", "texts_of"]
 
 Phase: TypeAlias = Literal["begun", "returned", "raised", "cut", "interrupted"]
 """What a tool did: it began; returned; raised (its own errors, also beside a cancellation, also a stale
@@ -80,7 +79,6 @@ class RecordedRun:
         open_streams: model streams that had not ended when the run had.
         leaked: tasks that outlived it.
         again: what went wrong when the agent was used once more; None if nothing did.
-        requests_again: what the model was sent then.
         undelivered_again: what had been queued and was not delivered even then.
         warned: how many observers were reported as removed; ``raising``: how many observers did raise.
         interrupted: a KeyboardInterrupt was injected; ``interrupted_at``: at this moment.
@@ -116,7 +114,6 @@ class RecordedRun:
     open_streams: int = 0
     leaked: tuple[str, ...] = ()
     again: str | None = None
-    requests_again: tuple[ModelRequest, ...] = ()
     undelivered_again: tuple[Message, ...] = ()
     warned: int = 0
     raising: int = 0
@@ -183,6 +180,11 @@ class RecordedRun:
                 found.setdefault((turn, note.data.call_id), []).append(note.data)
         return found
 
+    @property
+    def was_cancelled(self) -> bool:
+        """The outer scope was cancelled."""
+        return any(act.action == "cancel" for act in self.data("act"))
+
     def first_cause(self) -> Note | None:
         """What was the first to decide the outcome, by time; the run's own deadline counts from its moment on."""
         end = self.end_note
@@ -202,20 +204,6 @@ class RecordedRun:
         cause = self.first_cause()
         outcome: Outcome | None = None if cause is None else cause.data
         return cause if outcome in ("aborted", "cancelled", "deadline") else None
-
-
-def is_stale(error: BaseException) -> bool:
-    """A `trio.Cancelled` that no cancelled scope around the current task explains."""
-    return isinstance(error, trio.Cancelled) and trio.current_effective_deadline() > -float("inf")
-
-
-def leaves(error: BaseException | None) -> Iterator[BaseException]:
-    """The exceptions in a group, however nested; the exception itself if it is no group."""
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from leaves(inner)
-    elif error is not None:
-        yield error
 
 
 def texts_of(messages: Iterable[Message]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, get_args
 
 import attrs
 
@@ -88,7 +88,7 @@ def _names(actions: Iterable[str], plain: Trace) -> tuple[str, ...]:
 
 
 def _check_positions(positions: Sequence[str], subject: Scenario) -> None:
-    known = (*POSITIONS, "line")
+    known = get_args(Position)
     if isinstance(positions, str) or not set(positions) <= set(known):
         raise ValueError(f"positions must be a sequence of {', '.join(map(repr, known))}, not {positions!r}")
     if "line" in positions and not subject.modules:
@@ -123,10 +123,10 @@ def sweep_pairs(
     The other arguments, and what is raised, are those of `sweep`.
     """
     subject = to_scenario(scenario, invariants=invariants)
+    _check_positions(positions, subject)
     report = _fresh(report, subject)
     report.base = plain = subject.run()
     report.add(plain)
-    _check_positions(positions, subject)
     wanted = [(a, b) for a in subject.actions for b in subject.actions] if pairs is None else list(pairs)
     for pair in wanted:
         if isinstance(pair, str) or len(pair) != 2:
@@ -182,9 +182,9 @@ def explore(
     The other arguments, and what is raised, are those of `sweep`.
     """
     subject = to_scenario(scenario, invariants=invariants)
-    report = _fresh(report, subject)
     if bound is not None and bound < 0:
         raise ValueError(f"bound must be at least 0, or None for all orders, not {bound!r}")
+    report = _fresh(report, subject)
     wanted: tuple[str, ...] | None = None
     prefix: list[int] = []
     while True:

@@ -1,12 +1,13 @@
 """What one controlled run left behind."""
 
+from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
 import attrs
 
 from ._plan import Plan
 
-__all__ = ["Fired", "Note", "Outcome", "ScopeSpan", "StepSpan", "Trace"]
+__all__ = ["Fired", "Note", "Outcome", "ScopeSpan", "StepSpan", "Trace", "leaves"]
 
 Outcome: TypeAlias = Literal["returned", "raised", "cancelled", "interrupted", "deadlock", "livelock", "broken"]
 """How a scenario ended: it returned; raised; was ended by `Probe.scope`; raised KeyboardInterrupt; all its tasks
@@ -146,6 +147,15 @@ class Trace:
                 found.append(f"note {mine_note} in one run, {their_note} in the other")
                 break
         return found
+
+
+def leaves(error: BaseException | None) -> Iterator[BaseException]:
+    """The exceptions in a group, however nested; the exception itself if it is no group."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from leaves(inner)
+    elif error is not None:
+        yield error
 
 
 def _said(data: Any) -> str:

@@ -339,7 +339,6 @@ class AgentWatch:
             if result.outcome != "completed":
                 run.again = f"a second prompt ended with {result.outcome!r}"
         run.log[:] = before
-        run.requests_again = tuple(model.requests)
         receipts = (*run.submitted_steering, *run.submitted_follow_ups)
         waiting = [receipt for receipt in receipts if not receipt.delivered and receipt not in run.withdrawn]
         run.undelivered_again = tuple(receipt.message for receipt in waiting)

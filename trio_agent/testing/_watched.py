@@ -9,7 +9,8 @@ import trio
 
 from trio_agent import MessageWriter, Model, ModelRequest, Tool, ToolContext, ToolError
 
-from ._recorded import Effect, is_stale
+from ._recorded import Effect
+from ._trace import leaves
 
 if TYPE_CHECKING:
     from ._watch import AgentWatch
@@ -53,7 +54,7 @@ def watched_hook(name: str, hook: Callable[..., Any], watch: "AgentWatch") -> Ca
             value = hook(*args)
             return await value if isinstance(value, Awaitable) else value
         except (Exception, BaseExceptionGroup) as error:
-            if isinstance(error, Exception) or _has_errors(error):
+            if _has_errors(error):
                 watch.cause("error")
                 watch.note("hook_raised", error)
             raise
@@ -83,10 +84,11 @@ async def _execute(tool: Tool, arguments: dict[str, Any], context: ToolContext, 
         if scope.cancelled_caught:
             raise ValueError("injected")
     except (Exception, trio.Cancelled, BaseExceptionGroup) as error:
-        own = isinstance(error, Exception) or is_stale(error) or _has_errors(error)
+        in_cancelled_scope = trio.current_effective_deadline() == -math.inf
+        # a Cancelled that no cancelled scope explains is the tool's own
+        own = _has_errors(error) or (isinstance(error, trio.Cancelled) and not in_cancelled_scope)
         effect("raised" if own else "cut", error)
-        cut = trio.current_effective_deadline() == -math.inf
-        if own and not cut and watch.raises_on_tool_error and not isinstance(error, ToolError):
+        if own and not in_cancelled_scope and watch.raises_on_tool_error and not isinstance(error, ToolError):
             watch.cause("error")
         raise
     except BaseException as error:
@@ -100,4 +102,4 @@ async def _execute(tool: Tool, arguments: dict[str, Any], context: ToolContext, 
 
 
 def _has_errors(error: BaseException) -> bool:
-    return isinstance(error, BaseExceptionGroup) and error.subgroup(Exception) is not None
+    return any(isinstance(leaf, Exception) for leaf in leaves(error))
