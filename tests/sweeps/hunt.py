@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import attrs
 import trio
 
-from trio_agent.testing import Plan, Probe, Report, Scenario, explore, sweep
+from trio_agent.testing import Plan, Probe, Report, Scenario, Trace, explore, sweep
 from trio_agent.testing.scenarios import INTERRUPTED, ORDERED, SCENARIOS
 
 
@@ -40,8 +40,8 @@ def parts() -> Iterator[tuple[str, str]]:
         yield "lines", name
 
 
-def random_reports(runs: int, seed: int = 0) -> Iterator[Report]:
-    """One run each: a scenario, an action and a moment by chance, and the ready tasks in an order by chance: what a
+def random_traces(runs: int, seed: int = 0) -> Iterator[Trace]:
+    """Runs, each: a scenario, an action and a moment by chance, and the ready tasks in an order by chance: what a
     test does that sleeps for a random time and then aborts. Judged by the same guarantees."""
     generator = random.Random(seed)
     durations = {
@@ -65,10 +65,7 @@ def random_reports(runs: int, seed: int = 0) -> Iterator[Report]:
                 await scenario.function(probe)
                 nursery.cancel_scope.cancel()
 
-        report = Report(scenario)
-        trace = attrs.evolve(scenario, function=disturbed, may_raise=True).run(Plan(order="any", choices=order))
-        report.add(trace)
-        yield report
+        yield attrs.evolve(scenario, function=disturbed, may_raise=True).run(Plan(order="any", choices=order))
 
 
 def hunt(wanted: list[tuple[str, str]]) -> dict[str, object]:
@@ -92,12 +89,10 @@ def hunt(wanted: list[tuple[str, str]]) -> dict[str, object]:
 
 def hunt_at_random(runs: int) -> dict[str, object]:
     """`hunt` by chance."""
-    done = 0
-    for report in random_reports(runs):
-        done += 1
-        if report.failures:
-            return {"found": "random", "runs": done, "problems": list(report.failures[0].problems[:6])}
-    return {"found": None, "runs": done}
+    for done, trace in enumerate(random_traces(runs), 1):
+        if trace.problems:
+            return {"found": "random", "runs": done, "problems": trace.problems[:6]}
+    return {"found": None, "runs": runs}
 
 
 def main(arguments: list[str]) -> dict[str, object]:
