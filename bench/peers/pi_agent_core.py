@@ -19,7 +19,7 @@ from pi_agent_core.types import (
 )
 
 from ._asyncio_sweep import Peer, Row, main
-from ._judge import Transcript
+from ._pi_port import PiRun
 from ._scenario import CALLS, PAUSE, World
 
 
@@ -74,7 +74,7 @@ def make_tool(world: World, name: str) -> AgentTool:
     return AgentTool(name=name, description=name, execute=execute)
 
 
-class Run:
+class Run(PiRun):
     """``agent.prompt``."""
 
     def __init__(self, world: World) -> None:
@@ -83,30 +83,6 @@ class Run:
             "tools": [make_tool(world, name) for name in CALLS],
         }
         self.agent = Agent(AgentOptions(initial_state=state, stream_fn=make_stream(world)))
-
-    async def run(self) -> None:
-        """The first prompt."""
-        await self.agent.prompt("go")
-
-    def stop(self) -> None:
-        """``agent.abort()``."""
-        self.agent.abort()
-
-    def transcript(self) -> Transcript:
-        """``agent.state.messages``."""
-        record = Transcript()
-        for message in self.agent.state.messages:
-            if message.role == "assistant":
-                record.calls += [part.id for part in message.content if isinstance(part, ToolCall)]
-            elif message.role == "toolResult":
-                record.results[message.tool_call_id] = "".join(part.text for part in message.content)
-        return record
-
-    async def again(self) -> str:
-        """A second prompt."""
-        await self.agent.prompt("again")
-        last = self.agent.state.messages[-1]
-        return "ok" if last.role == "assistant" and last.stop_reason == "stop" else f"ended with {last!r}"[:160]
 
 
 PEER = Peer(

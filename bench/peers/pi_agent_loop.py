@@ -1,7 +1,6 @@
 """pi-agent-loop: ``Agent.prompt``, on the streams of pi-ai-client."""
 
 import asyncio
-from functools import partial
 from typing import Any
 
 from pi_agent_loop.agent import Agent
@@ -19,8 +18,8 @@ from pi_ai.types import (
 )
 from pydantic import BaseModel
 
-from ._asyncio_sweep import Peer, Row, main
-from ._judge import Transcript
+from ._asyncio_sweep import Peer, main
+from ._pi_port import PiRun, both_modes
 from ._scenario import CALLS, CONNECT_TURNS, PAUSE, World
 
 
@@ -82,7 +81,7 @@ def make_tool(world: World, tool_name: str) -> AgentTool:
     return Fake()
 
 
-class Run:
+class Run(PiRun):
     """``agent.prompt``."""
 
     def __init__(self, world: World, execution: Any) -> None:
@@ -93,46 +92,13 @@ class Run:
             tool_execution=execution,
         )
 
-    async def run(self) -> None:
-        """The first prompt."""
-        await self.agent.prompt("go")
-
-    def stop(self) -> None:
-        """``agent.abort()``."""
-        self.agent.abort()
-
-    def transcript(self) -> Transcript:
-        """``agent.state.messages``."""
-        record = Transcript()
-        for message in self.agent.state.messages:
-            if message.role == "assistant":
-                record.calls += [part.id for part in message.content if isinstance(part, ToolCall)]
-            elif message.role in ("toolResult", "tool_result"):
-                record.results[message.tool_call_id] = "".join(part.text for part in message.content)
-        return record
-
-    async def again(self) -> str:
-        """A second prompt."""
-        await self.agent.prompt("again")
-        last = self.agent.state.messages[-1]
-        return "ok" if last.role == "assistant" and last.stop_reason == "stop" else f"ended with {last!r}"[:160]
-
-
-def rows() -> tuple[Row, ...]:
-    """Both modes."""
-    found = []
-    for mode in ("sequential", "parallel"):
-        build = partial(Run, execution=mode)
-        found += [Row(f"{mode}, prompt", "cancel", build), Row(f"{mode}, prompt", "abort", build, "stop")]
-    return tuple(found)
-
 
 PEER = Peer(
     name="pi-agent-loop",
     packages=("pi-agent-loop", "pi-ai-client"),
     stop_call="agent.abort(): cancels the stream, sets a signal that tools may read",
     record="agent.state.messages",
-    rows=rows(),
+    rows=both_modes(Run),
 )
 
 if __name__ == "__main__":
