@@ -2,7 +2,7 @@
 
 from ._agent import Agent
 from ._config import AgentLoopConfig
-from ._context import AgentContext, default_convert_to_llm
+from ._context import AgentContext, ContextUpdate, default_convert_to_llm
 from ._drive import agent_loop, agent_loop_continue
 from ._encode import event_to_dict, message_to_dict
 from ._errors import (
@@ -55,6 +55,7 @@ from ._result import AgentState, RunResult
 from ._stream import Coalescer, EventSink, EventStream, open_event_stream
 from ._tools import tool
 from ._transcript import check_transcript
+from ._writer import complete
 from .abc import MessageWriter, Model, ModelOptions, ModelRequest, Observer, Tool, ToolContext
 
 __all__ = [
@@ -68,6 +69,7 @@ __all__ = [
     "AgentState",
     "AssistantMessage",
     "Coalescer",
+    "ContextUpdate",
     "CustomMessage",
     "EventSink",
     "EventStream",
@@ -117,6 +119,7 @@ __all__ = [
     "agent_loop",
     "agent_loop_continue",
     "check_transcript",
+    "complete",
     "default_convert_to_llm",
     "event_to_dict",
     "message_to_dict",

@@ -5,13 +5,50 @@ from typing import TypeAlias
 
 import attrs
 
-from ._messages import AssistantMessage, CustomMessage, Message, ToolResultMessage, UserMessage
+from ._messages import AssistantMessage, CustomMessage, Message, ToolResultMessage, Usage, UserMessage
 from ._transcript import pair_up
 from .abc import Tool
 
-__all__ = ["AgentContext", "ConvertToLlm", "TransformContext", "default_convert_to_llm", "to_messages"]
+__all__ = [
+    "AgentContext",
+    "ContextUpdate",
+    "ConvertToLlm",
+    "TransformContext",
+    "default_convert_to_llm",
+    "to_messages",
+]
 
-TransformContext: TypeAlias = Callable[[Sequence[Message]], Sequence[Message] | Awaitable[Sequence[Message]]]
+
+def _to_inputs(messages: Sequence[Message]) -> tuple[Message, ...]:
+    inputs = tuple(messages)
+    for index, message in enumerate(inputs):
+        if not isinstance(message, UserMessage | CustomMessage):
+            raise TypeError(
+                f"enter[{index}] must be a UserMessage or a CustomMessage, not {type(message).__name__}: what a model "
+                "or a tool said can only be said by it"
+            )
+    return inputs
+
+
+@attrs.frozen
+class ContextUpdate:
+    """What ``transform_context`` may return where a sequence of messages is not enough.
+
+    Attributes:
+        messages: what goes on to ``convert_to_llm``, as if it alone had been returned.
+        enter: messages that enter the transcript, with their events, in the step in which the transform returns: a
+            summary, for example. User messages and custom messages only.
+        usage: tokens that the transform itself spent; they count as the run's.
+    """
+
+    messages: Sequence[Message]
+    enter: tuple[Message, ...] = attrs.field(default=(), converter=_to_inputs)
+    usage: Usage = attrs.field(factory=Usage, validator=attrs.validators.instance_of(Usage))
+
+
+Transformed: TypeAlias = Sequence[Message] | ContextUpdate
+
+TransformContext: TypeAlias = Callable[[Sequence[Message]], Transformed | Awaitable[Transformed]]
 """Step one: from our messages to our messages (drop, shorten, add). Sync or async."""
 
 ConvertToLlm: TypeAlias = Callable[[Sequence[Message]], Sequence[Message] | Awaitable[Sequence[Message]]]

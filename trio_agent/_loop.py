@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import trio
 
 from ._calls import run_calls
+from ._context import ContextUpdate
 from ._errors import ModelError
 from ._messages import AssistantMessage, Message, Outcome
 from ._run import Run
@@ -60,7 +61,12 @@ async def ask_model(run: Run) -> AssistantMessage:
     await record.room()
     messages: Sequence[Message] = tuple(record.transcript)
     if settings.config.transform_context is not None:
-        messages = _sequence(await run.ask(settings.config.transform_context, messages), "transform_context")
+        transformed = await run.ask(settings.config.transform_context, messages)
+        if isinstance(transformed, ContextUpdate):
+            record.enter(transformed.enter)
+            record.add_usage(transformed.usage)
+            transformed = transformed.messages
+        messages = _sequence(transformed, "transform_context")
     messages = _sequence(await run.ask(settings.config.convert_to_llm, messages), "convert_to_llm")
     await trio.lowlevel.checkpoint_if_cancelled()
     config = settings.config

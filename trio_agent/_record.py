@@ -137,8 +137,7 @@ class RunRecord:
         what was just taken from a queue."""
         self.emit(AgentStart())
         self.begin_turn(())
-        for message in (*answer_open_calls(self.transcript), *prompts):
-            self._enter(message)
+        self.enter((*answer_open_calls(self.transcript), *prompts))
         self.enter_receipts(receipts)
 
     def begin_turn(self, receipts: Iterable[Receipt]) -> None:
@@ -155,11 +154,20 @@ class RunRecord:
             self._unseen.append(receipt)
             self._enter(receipt.message)
 
+    def enter(self, messages: Iterable[Message]) -> None:
+        """Enter messages that no queue held: prompts, and what a context step has to say."""
+        for message in messages:
+            self._enter(message)
+
     def _enter(self, message: Message) -> None:
         self.transcript.append(message)
         self._open_message = message
         self.emit(MessageStart(message))
         self.emit(MessageEnd(message))
+
+    def add_usage(self, usage: Usage) -> None:
+        """Tokens that the run spent beside its own responses: in a context step, in an agent that was a tool."""
+        self._usage += usage
 
     def begin_response(self, model: Model) -> ResponseWriter:
         """A request is being sent in this step: what the transcript holds is delivered."""

@@ -10,12 +10,13 @@ from typing import Any, Literal, NoReturn
 
 import trio
 
-from ._errors import ModelProtocolError
+from ._errors import ModelError, ModelProtocolError
 from ._events import AgentEvent, Block, MessageLog, MessageStart, MessageUpdate
 from ._frozen import freeze
 from ._messages import AssistantMessage, Part, StopReason, Text, Thinking, ToolCall, Usage
+from .abc import Model, ModelRequest
 
-__all__ = ["ResponseWriter", "parse_arguments"]
+__all__ = ["ResponseWriter", "complete", "parse_arguments"]
 
 _NON_FINAL: frozenset[str] = frozenset({"error", "aborted"})
 _STOP_REASONS: frozenset[str] = frozenset({"stop", "length", "tool_use", "error", "aborted"})
@@ -225,3 +226,25 @@ class ResponseWriter:
         if block is None or block.kind != "tool_call":
             raise ModelProtocolError(f"{method}() without an open tool call; call tool_call_start() first")
         return block
+
+
+async def complete(model: Model, request: ModelRequest) -> AssistantMessage:
+    """One response of a model as a message, outside of any run: for a summary, a judge, a test.
+
+    Runs in the caller's task and scopes; a cancellation passes through, and nothing is kept of the response.
+
+    Args:
+        model: any `Model`.
+        request: what it is asked.
+
+    Raises:
+        ModelError: the provider failed, or the response ended with stop reason ``error`` or ``aborted``.
+    """
+    writer = ResponseWriter(lambda event: None, trio.lowlevel.checkpoint, model.name, model.provider)
+    try:
+        await model.stream(request, writer)
+    finally:
+        message = writer.close()
+    if message.stop_reason in _NON_FINAL:
+        raise ModelError(f"the model {model.name!r} ended its response with {message.stop_reason!r}")
+    return message
