@@ -16,7 +16,7 @@ TESTS = Path(__file__).parent
 FLOORS: list[set[str]] = [
     # words, from the ground up: each may import what stands before it
     {"_errors"},
-    {"_frozen"},
+    {"_frozen", "_json"},
     {"_messages"},
     {"_events", "_result"},
     {"_encode"},
@@ -27,7 +27,8 @@ FLOORS: list[set[str]] = [
     {"abc"},
     {"_context"},
     # parts
-    {"_scopes"},
+    {"_scopes", "_docstrings", "_arguments"},
+    {"_parameters"},
     {"_stream", "_queues", "_writer", "_tools", "_observers"},
     {"_config"},
     {"_record"},
@@ -45,6 +46,7 @@ FLOORS: list[set[str]] = [
 PURE = {
     "_errors",
     "_frozen",
+    "_json",
     "_messages",
     "_events",
     "_result",
@@ -225,7 +227,8 @@ def test_importing_the_package_does_not_load_what_only_some_need() -> None:
     import subprocess
     import sys
 
-    late = ("httpx", "jsonschema", "trio_agent.cli", "trio_agent.models", "trio_agent.testing", "trio_agent.tools")
+    own = [f"trio_agent.{name}" for name in ("cli", "context", "models", "testing", "tools")]
+    late = ("httpx", "docstring_parser", "jsonschema_rs", *own)
     code = f"import sys, trio_agent; print([m for m in {late} if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"

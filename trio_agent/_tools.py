@@ -1,25 +1,26 @@
-"""From a typed function to a `Tool`: name, description, JSON Schema, checked and converted arguments.
+"""From a typed function to a `Tool`, from a call's arguments to the function's, from what it returns to a result.
 
-msgspec builds the schema and converts, because it knows attrs classes, dataclasses, TypedDict, Literal and
-Annotated constraints; jsonschema checks the arguments of tools that bring a raw schema.
+What the function takes is read by ``_parameters``, what a model sent is converted by ``_arguments``; jsonschema-rs
+checks the arguments of tools that bring a raw schema.
 """
 
 import functools
 import inspect
 import threading
-import typing
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 import msgspec
 import trio
 
+from ._arguments import Converter
 from ._frozen import thaw
 from ._messages import Content, Part, ToolResult
+from ._parameters import innermost, parameters_of, whose_signature
 from .abc import Tool, ToolContext
 
 if TYPE_CHECKING:
-    from jsonschema.protocols import Validator
+    from jsonschema_rs import Validator
 
 __all__ = ["check_arguments", "check_schema", "to_result", "tool"]
 
@@ -47,18 +48,26 @@ def tool(
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a `Tool` of a typed function; usable with and without arguments.
 
-    An async function runs in the scope of its call and is cut at its next checkpoint by an abort or a
-    cancellation. A sync function runs in a worker thread and is always waited for. A parameter annotated
-    `ToolContext` is filled in by the runtime and not shown to the model.
+    Also of a bound method, a closure, a `functools.partial` (what it binds by keyword is not the model's business) or
+    an object with a typed ``__call__``. An async function runs in the scope of its call and is cut at its next
+    checkpoint by an abort or a cancellation. A sync function runs in a worker thread and is always waited for. A
+    parameter annotated `ToolContext` is filled in by the runtime and not shown to the model.
+
+    The schema is a closed object: arguments that the function does not have are refused. The docstring (Google,
+    NumPy or reST form) describes the function and its parameters; ``Annotated[int, "how many"]`` describes one too,
+    and carries constraints (``msgspec.Meta(ge=1)``, or those of annotated_types). Numbers and booleans that a model
+    sent as strings are converted, and so are lists and objects sent as JSON text; every field that fails is named in
+    the result that the model gets.
 
     Args:
-        function: every parameter needs an annotation; its docstring is the description.
+        function: every parameter needs an annotation that JSON can express.
         name, description: instead of the function's own.
         timeout, atomic, sequential: see `Tool`.
 
     Raises:
-        TypeError: a parameter without annotation, ``*args`` / ``**kwargs`` / positional-only parameters, or a
-            type that JSON cannot express; the message names the parameter.
+        TypeError: a parameter without annotation, ``*args`` / ``**kwargs`` / positional-only parameters, a type that
+            JSON cannot express or an annotation that cannot be resolved (the message names the parameter); a
+            generator, a class, a lambda without ``name=``.
     """
     if function is None:
         return functools.partial(
@@ -69,101 +78,50 @@ def tool(
             atomic=atomic,
             sequential=sequential,
         )
-    if not callable(function):
-        raise TypeError(f"tool: expected a function, got {type(function).__name__}; use @tool or @tool(name=...)")
     return _make_tool(function)
 
 
 def _make_tool(
     function: Callable[..., Any], *, name: str | None = None, description: str | None = None, **settings: Any
 ) -> Tool:
-    tool_name: str = name or str(getattr(function, "__name__", ""))
-    arguments_type, context_parameter = _arguments_type(function, tool_name)
+    if not callable(function) or isinstance(function, type):
+        kind = "the class " + function.__name__ if isinstance(function, type) else type(function).__name__
+        raise TypeError(f"tool: expected a function or a callable object, got {kind}; use @tool or @tool(name=...)")
+    tool_name = name if name is not None else _name_of(function)
+    inner = innermost(function)
+    if inspect.isasyncgenfunction(inner) or inspect.isgeneratorfunction(inner):
+        raise TypeError(
+            f"tool {tool_name!r}: a generator gives a model nothing; return the value, and report what comes before "
+            "it with ToolContext.update()"
+        )
+    parameters = parameters_of(function, tool_name)
     return Tool(
         tool_name,
-        description if description is not None else inspect.getdoc(function) or "",
-        _schema_of(arguments_type, tool_name),
-        _executor(function, context_parameter),
-        validate=_converter(arguments_type),
+        description if description is not None else parameters.text,
+        parameters.schema,
+        _executor(function, parameters.contexts),
+        validate=Converter(parameters.struct),
         **settings,
     )
 
 
-def _arguments_type(function: Callable[..., Any], tool_name: str) -> tuple[type[msgspec.Struct], str | None]:
-    """The function's parameters as a closed msgspec type, and the name of its ToolContext parameter."""
-    hints = typing.get_type_hints(function, include_extras=True)
-    fields: list[Any] = []
-    context_parameter = None
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise TypeError(
-                f"tool {tool_name!r}: parameter {parameter} cannot be named by a model; "
-                "use parameters that can be passed by keyword"
-            )
-        if parameter.name not in hints:
-            raise TypeError(
-                f"tool {tool_name!r}: parameter {parameter.name!r} has no annotation; "
-                f"write {parameter.name}: str, for example"
-            )
-        hint = hints[parameter.name]
-        if hint is ToolContext:
-            context_parameter = parameter.name
-        elif parameter.default is parameter.empty:
-            fields.append((parameter.name, hint))
-        else:
-            default = parameter.default
-            if isinstance(default, list | dict | set | bytearray):
-                default = msgspec.field(default_factory=functools.partial(type(default), default))
-            fields.append((parameter.name, hint, default))
-    struct = msgspec.defstruct(tool_name, fields, kw_only=True, forbid_unknown_fields=True)
-    return struct, context_parameter
-
-
-def _schema_of(arguments_type: type[msgspec.Struct], tool_name: str) -> dict[str, Any]:
-    try:
-        schema = msgspec.json.schema(arguments_type)
-    except Exception as error:
-        raise TypeError(f"tool {tool_name!r}: a parameter's type has no JSON Schema: {error}") from error
-    definitions = schema.get("$defs", {})
-    root = dict(definitions.pop(schema["$ref"].rsplit("/", 1)[-1])) if "$ref" in schema else schema
-    root.pop("title", None)
-    if definitions:
-        root["$defs"] = definitions
-    return root
-
-
-def _converter(arguments_type: type[msgspec.Struct]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    fields = msgspec.structs.fields(arguments_type)
-    known = {field.name for field in fields}
-
-    def convert(arguments: dict[str, Any]) -> dict[str, Any]:
-        """Each field by itself, so that the model is told of every failing one and not of the first."""
-        problems = [f"{name}: unknown argument" for name in arguments if name not in known]
-        values: dict[str, Any] = {}
-        for field in fields:
-            if field.name not in arguments:
-                if field.required:
-                    problems.append(f"{field.name}: required argument is missing")
-                continue
-            try:
-                values[field.name] = msgspec.convert(arguments[field.name], field.type, strict=False)
-            except msgspec.ValidationError as error:
-                problems.append(f"{field.name}: {error}")
-        if problems:
-            raise ValueError("; ".join(problems))
-        return values
-
-    return convert
+def _name_of(function: Callable[..., Any]) -> str:
+    named = whose_signature(function)
+    name = getattr(named, "__name__", None) or type(named).__name__
+    if name == "<lambda>":
+        raise TypeError("tool: a lambda has no name; use tool(name=...)")
+    return str(name)
 
 
 def _executor(
-    function: Callable[..., Any], context_parameter: str | None
+    function: Callable[..., Any], contexts: tuple[str, ...]
 ) -> Callable[[dict[str, Any], ToolContext], Awaitable[Any]]:
     def bind(arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
-        return arguments if context_parameter is None else {**arguments, context_parameter: context}
+        return {**arguments, **dict.fromkeys(contexts, context)} if contexts else arguments
 
     async def run_async(arguments: dict[str, Any], context: ToolContext) -> Any:
-        return await function(**bind(arguments, context))
+        value = function(**bind(arguments, context))
+        return await value if inspect.isawaitable(value) else value
 
     async def run_in_thread(arguments: dict[str, Any], context: ToolContext) -> Any:
         token = trio.lowlevel.current_trio_token()
@@ -184,30 +142,27 @@ def _executor(
             finally:
                 worker.clear()
 
-        outside = ToolContext(context.tool_call_id, context.tool_name, report=report)
-        bound = bind(arguments, outside)
+        bound = bind(arguments, context.in_thread(report))
         # the name is how the guard of a run finds the line at which a thread is that outstays its run
         task = trio.lowlevel.current_task()
-        return await trio.to_thread.run_sync(call, thread_name=f"tool {context.tool_name} {id(task):x}")
+        value = await trio.to_thread.run_sync(call, thread_name=f"tool {context.tool_name} {id(task):x}")
+        return await value if inspect.isawaitable(value) else value
 
-    target = inspect.unwrap(function.func if isinstance(function, functools.partial) else function)
-    is_async = inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(
-        getattr(target, "__call__", None)  # noqa: B004 - a callable object with an async __call__
-    )
-    return run_async if is_async else run_in_thread
+    return run_async if inspect.iscoroutinefunction(innermost(function)) else run_in_thread
+
+
+def _refuse_remote(uri: str) -> NoReturn:
+    raise LookupError(f"{uri} is not part of the schema, and nothing is fetched")
 
 
 @functools.lru_cache(maxsize=256)
 def _validator(tool: "_ByIdentity") -> "Validator":
-    import jsonschema  # costs as much as trio to import, and only raw schemas need it
+    import jsonschema_rs  # only raw schemas need it
 
-    schema = thaw(tool.value.parameters)
-    cls = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
     try:
-        cls.check_schema(schema)
-    except jsonschema.SchemaError as error:
+        return jsonschema_rs.validator_for(thaw(tool.value.parameters), retriever=_refuse_remote)
+    except jsonschema_rs.ValidationError as error:
         raise ValueError(f"tool {tool.value.name!r}: parameters is not a valid JSON Schema: {error.message}") from error
-    return cls(schema)
 
 
 class _ByIdentity:
@@ -237,16 +192,17 @@ def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: names every failing field and why, in words for the model.
     """
+    if isinstance(tool.validate, Converter):
+        return tool.validate(arguments)
     fresh: dict[str, Any] = thaw(arguments)
     if tool.validate is not None:
         return tool.validate(fresh)
-    errors = sorted(_validator(_ByIdentity(tool)).iter_errors(fresh), key=lambda error: list(error.absolute_path))
-    if errors:
-        lines = [
-            f"{'.'.join(map(str, error.absolute_path))}: {error.message}" if error.absolute_path else error.message
-            for error in errors
-        ]
-        raise ValueError("; ".join(lines))
+    lines = [
+        f"{'.'.join(map(str, error.instance_path))}: {error.message}" if error.instance_path else error.message
+        for error in _validator(_ByIdentity(tool)).iter_errors(fresh)
+    ]
+    if lines:
+        raise ValueError("; ".join(sorted(lines)))
     return fresh
 
 

@@ -6,13 +6,14 @@ costs O(delta): the partial message is a view on an append-only log, never a cop
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import trio
 
 from ._errors import ModelError, ModelProtocolError
 from ._events import AgentEvent, Block, MessageLog, MessageStart, MessageUpdate
 from ._frozen import freeze
+from ._json import refuse_constant
 from ._messages import AssistantMessage, Part, StopReason, Text, Thinking, ToolCall, Usage
 from .abc import Model, ModelRequest
 
@@ -20,11 +21,6 @@ __all__ = ["ResponseWriter", "complete", "parse_arguments"]
 
 _NON_FINAL: frozenset[str] = frozenset({"error", "aborted"})
 _STOP_REASONS: frozenset[str] = frozenset({"stop", "length", "tool_use", "error", "aborted"})
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    # Python reads NaN and Infinity; JSON has no such thing, and no tool would expect it
-    raise ValueError(f"{name} is not a JSON value")
 
 
 def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
@@ -35,7 +31,7 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
     if not text.strip():
         return {}, None
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=refuse_constant)
         frozen = freeze(value)
     except ValueError as error:
         return {}, f"the arguments are not valid JSON ({error}): {text[:200]}"

@@ -1,7 +1,7 @@
 """The ports: what the runtime asks of a model, a tool, an observer; and what it hands to them. Types only."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
@@ -10,6 +10,16 @@ from ._frozen import FrozenDict, freeze
 from ._messages import Content, Message, StopReason, ToolResult, Usage
 
 __all__ = ["MessageWriter", "Model", "ModelOptions", "ModelRequest", "Observer", "Tool", "ToolContext"]
+
+if TYPE_CHECKING:
+    # its default lets a plain ToolContext stand for any dependencies; typing's own has one from Python 3.13 on
+    from typing_extensions import TypeVar
+
+    DepsT = TypeVar("DepsT", default=Any)
+else:
+    from typing import TypeVar
+
+    DepsT = TypeVar("DepsT")
 
 Observer: TypeAlias = Callable[[AgentEvent], None]
 """A sync callable that sees every event; it cannot change the run."""
@@ -43,19 +53,23 @@ class ModelOptions:
 
 
 @attrs.frozen
-class ToolContext:
-    """What a running tool knows about its call.
+class ToolContext(Generic[DepsT]):
+    """What a running tool knows about its call. Annotate it as ``ToolContext[MyDeps]`` to have `deps` typed.
 
     Attributes:
         tool_call_id, tool_name: which call this is.
+        deps: what the agent was given as ``deps``: database handles, the user, what would else be a global. Not
+            copied; the run never looks into it.
     """
 
     tool_call_id: str
     tool_name: str = ""
+    deps: DepsT = attrs.field(default=None, kw_only=True, repr=False, eq=False)
     _report: Callable[[ToolResult], bool] = attrs.field(
         default=lambda partial: False, alias="report", repr=False, eq=False
     )
     _room: Callable[[], Awaitable[None]] | None = attrs.field(default=None, alias="room", repr=False, eq=False)
+    _run: Any = attrs.field(default=None, alias="run", repr=False, eq=False, kw_only=True)
 
     def update(self, partial: Content | ToolResult) -> bool:
         """Report progress: one `ToolExecutionUpdate`. Never blocks, never fails because of a reader.
@@ -70,6 +84,10 @@ class ToolContext:
         """Wait while the run's readers are behind. A checkpoint; only for async tools."""
         if self._room is not None:
             await self._room()
+
+    def in_thread(self, report: Callable[[ToolResult], bool]) -> "ToolContext[DepsT]":
+        """The same context for code in a worker thread: nothing of trio's is in reach but ``report``."""
+        return ToolContext(self.tool_call_id, self.tool_name, report, deps=self.deps)
 
 
 @attrs.frozen
