@@ -29,7 +29,11 @@ def describe(documented: Any) -> Described:
 
     try:
         parsed = docstring_parser.parse(text)
-        described = {p.arg_name.lstrip("*"): " ".join((p.description or "").split()) for p in parsed.params}
+        described = {
+            name.strip().lstrip("*"): " ".join((part.description or "").split())
+            for part in parsed.params
+            for name in part.arg_name.split(",")  # NumPy's form may describe several at once
+        }
         if not described:
             return Described(text)
         rest = [_section(part) for part in parsed.meta if not isinstance(part, docstring_parser.DocstringParam)]
