@@ -18,7 +18,9 @@ FLOORS: list[set[str]] = [
     {"_errors"},
     {"_frozen", "_json"},
     {"_messages"},
-    {"_events", "_result"},
+    {"_limits"},
+    {"_events"},
+    {"_result"},
     {"_encode"},
     # laws
     {"_grammar"},
@@ -47,6 +49,7 @@ PURE = {
     "_errors",
     "_frozen",
     "_json",
+    "_limits",
     "_messages",
     "_events",
     "_result",
@@ -59,6 +62,7 @@ PURE = {
 WORDS_AND_PORTS = {
     "_errors",
     "_frozen",
+    "_limits",
     "_messages",
     "_events",
     "_result",

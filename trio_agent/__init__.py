@@ -10,6 +10,7 @@ from ._errors import (
     GrammarError,
     ModelConnectionError,
     ModelError,
+    ModelOutputError,
     ModelProtocolError,
     ModelStatusError,
     ModelTimeoutError,
@@ -34,6 +35,7 @@ from ._events import (
     TurnStart,
 )
 from ._grammar import RunGrammar, RunState
+from ._limits import Limit, Limits
 from ._messages import (
     AssistantMessage,
     CustomMessage,
@@ -56,9 +58,10 @@ from ._stream import Coalescer, EventSink, EventStream, open_event_stream
 from ._tools import tool
 from ._transcript import check_transcript
 from ._writer import complete
-from .abc import MessageWriter, Model, ModelOptions, ModelRequest, Observer, Tool, ToolContext
+from .abc import SKIP, HookContext, MessageWriter, Model, ModelOptions, ModelRequest, Observer, Tool, ToolContext
 
 __all__ = [
+    "SKIP",
     "Agent",
     "AgentBusyError",
     "AgentContext",
@@ -74,7 +77,10 @@ __all__ = [
     "EventSink",
     "EventStream",
     "GrammarError",
+    "HookContext",
     "Image",
+    "Limit",
+    "Limits",
     "Message",
     "MessageEnd",
     "MessageStart",
@@ -84,6 +90,7 @@ __all__ = [
     "ModelConnectionError",
     "ModelError",
     "ModelOptions",
+    "ModelOutputError",
     "ModelProtocolError",
     "ModelRequest",
     "ModelStatusError",

@@ -294,14 +294,14 @@ def _refusal(value: Any, options: tuple[Any, ...]) -> str:
     """Why none of the options takes a value."""
     allowed = [item for option in options for item in _allowed(option)]
     if allowed and all(isinstance(option, mi.LiteralType | mi.EnumType | mi.NoneType) for option in options):
-        return f"Invalid value {value!r}; allowed: {', '.join(map(repr, allowed))}"
+        return f"Invalid value {value!r}, allowed: {', '.join(map(repr, allowed))}"
     if isinstance(value, str) and _NO_NUMBER.fullmatch(value):
         return f"Expected a finite number, got {value!r}"
     if len(options) == 1:
         return _problem(value, options[0]) or f"Invalid value {value!r}"
     problems = [_problem(value, option) or "" for option in options]
     expected = [text.removeprefix("Expected ").split(",")[0] for text in problems if text.startswith("Expected ")]
-    return f"Expected {' or '.join(dict.fromkeys(expected))}, got {value!r}" if expected else "; ".join(problems)
+    return f"Expected {' or '.join(dict.fromkeys(expected))}, got {value!r}" if expected else ", or ".join(problems)
 
 
 def _allowed(kind: Any) -> tuple[Any, ...]:

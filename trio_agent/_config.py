@@ -1,14 +1,16 @@
 """What a run is told: models, tools, hooks, limits; checked when it is said, not when it is used."""
 
+import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import attrs
 
 from ._context import ConvertToLlm, TransformContext, default_convert_to_llm
-from ._messages import Message, ToolCall, ToolResult
+from ._limits import Limits
+from ._messages import Message
 from ._tools import check_schema
-from .abc import Model, ModelOptions, Tool
+from .abc import HookContext, Model, ModelOptions, Tool
 
 __all__ = [
     "AfterToolCall",
@@ -19,11 +21,15 @@ __all__ = [
     "check_messages",
     "check_model",
     "check_tools",
+    "takes_context",
 ]
 
 MessageSource: TypeAlias = Callable[[], Sequence[Message | str] | Awaitable[Sequence[Message | str]]]
-BeforeToolCall: TypeAlias = Callable[[ToolCall, dict[str, Any]], Any]
-AfterToolCall: TypeAlias = Callable[[ToolCall, ToolResult], Any]
+BeforeToolCall: TypeAlias = Callable[..., Any]
+"""``(call, arguments)`` or ``(call, arguments, context)``; see `AgentLoopConfig`."""
+
+AfterToolCall: TypeAlias = Callable[..., Any]
+"""``(call, result)`` or ``(call, result, context)``; see `AgentLoopConfig`."""
 
 
 def check_model(model: object) -> Model:
@@ -66,6 +72,21 @@ def check_tools(tools: Iterable[Tool]) -> dict[str, Tool]:
     return by_name
 
 
+def takes_context(hook: Callable[..., Any]) -> bool:
+    """Does a hook around tool calls want its `HookContext`? If it has a third parameter, and that one no default,
+    which would show that it is for something else (unless it is annotated as one)."""
+    try:
+        parameters = list(inspect.signature(hook).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters[:3]):
+        return True
+    if len(parameters) < 3 or parameters[2].kind is parameters[2].KEYWORD_ONLY:
+        return False
+    hint = parameters[2].annotation
+    return parameters[2].default is parameters[2].empty or hint is HookContext or "HookContext" in str(hint)
+
+
 def _one_of(*allowed: str) -> Any:
     def check(instance: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
         if value not in allowed:
@@ -103,10 +124,16 @@ class AgentLoopConfig:
         steering_point: look at steering after each ``"tool"``, or only when a ``"turn"``'s whole batch is done.
         on_tool_error: ``"result"`` gives the model an error result; ``"raise"`` ends the run with whatever a tool
             raised, except `ToolError`.
+        max_parallel_tools: at most so many tools of a parallel batch run at a time; a further call is taken up, and
+            steering is looked at for it, when one of them has ended.
         before_tool_call: ``(call, arguments)``, sync or async: None lets the call go on, a string blocks it with
-            that reason, a dict replaces the arguments (they are checked again).
-        after_tool_call: ``(call, result)``, sync or async: None keeps the result, anything else replaces it.
-        max_turns: the run ends with outcome ``limit`` instead of beginning another turn.
+            that reason, a dict replaces the arguments (they are checked again), `SKIP` skips it as steering does.
+            One with a third parameter gets a `HookContext` there.
+        after_tool_call: ``(call, result)``, sync or async: None keeps the result, anything else replaces it. It may
+            take a `HookContext` too.
+        max_turns: the same as ``limits=Limits(turns=...)``; the smaller one counts.
+        limits: how far the run may go; see `Limits`.
+        deps: what tools find as `ToolContext.deps`, and hooks as `HookContext.deps`.
         abort_grace: seconds that an atomic tool may go on after an abort or a cancellation.
         max_buffered_events: how many events may wait for a reader before the run waits for it.
     """
@@ -125,6 +152,9 @@ class AgentLoopConfig:
     before_tool_call: BeforeToolCall | None = attrs.field(default=None, validator=_optional_callable)
     after_tool_call: AfterToolCall | None = attrs.field(default=None, validator=_optional_callable)
     max_turns: int | None = attrs.field(default=None, validator=_at_least(1, none=True))
+    max_parallel_tools: int | None = attrs.field(default=None, validator=_at_least(1, none=True))
+    limits: Limits = attrs.field(factory=Limits, validator=attrs.validators.instance_of(Limits))
+    deps: Any = None
     abort_grace: float = attrs.field(default=5.0, validator=_at_least(0.0))
     max_buffered_events: int = attrs.field(default=1024, validator=_at_least(1))
 

@@ -15,7 +15,7 @@ import trio
 from ._config import AgentLoopConfig, RunSettings, check_tools
 from ._context import AgentContext, to_messages
 from ._errors import NothingToResumeError
-from ._events import AgentEvent, MessageUpdate
+from ._events import AgentEvent, continues, merge
 from ._guard import Guard
 from ._loop import run_turns
 from ._messages import AssistantMessage, Message
@@ -86,7 +86,7 @@ async def _drive_guarded(run: Run, guard: Guard) -> None:
 
 def open_run_stream(max_buffered: int) -> tuple[EventSink[AgentEvent, RunResult], EventStream[AgentEvent, RunResult]]:
     """The stream of a run: slow readers may have adjacent deltas merged."""
-    return open_event_stream(max_buffered, coalescer=Coalescer(MessageUpdate.continues, MessageUpdate.merge))
+    return open_event_stream(max_buffered, coalescer=Coalescer(continues, merge))
 
 
 @asynccontextmanager

@@ -46,10 +46,10 @@ def event_to_dict(event: AgentEvent) -> dict[str, Any]:
     message_update         kind, content_index, delta (the partial message is left out)
     message_end            message
     tool_execution_start   tool_call_id, tool_name, arguments
-    tool_execution_update  the same, and partial_result
+    tool_execution_update  the same, partial_result, path, event (as here, or null)
     tool_execution_end     the same as start, and result, is_error, outcome, exception, duration
     turn_end               message (or null), tool_results (messages)
-    agent_end              messages, outcome, error, abort_reason
+    agent_end              messages, outcome, error, abort_reason, limit
     ====================== =======================================================================================
 
     Messages and their parts are given as by `message_to_dict`; a result as ``content`` (parts), ``is_error`` and
@@ -71,12 +71,13 @@ def event_to_dict(event: AgentEvent) -> dict[str, Any]:
         case TurnEnd(turn_message, results):
             encoded["message"] = None if turn_message is None else message_to_dict(turn_message)
             encoded["tool_results"] = [message_to_dict(result) for result in results]
-        case AgentEnd(messages, outcome, error, abort_reason):
+        case AgentEnd(messages, outcome, error, abort_reason, limit):
             encoded |= {
                 "messages": [message_to_dict(message) for message in messages],
                 "outcome": outcome,
                 "error": _error(error),
                 "abort_reason": abort_reason,
+                "limit": limit,
             }
     return encoded
 
@@ -88,7 +89,11 @@ def _tool_event(event: ToolExecutionStart | ToolExecutionUpdate | ToolExecutionE
         "arguments": _json(event.arguments),
     }
     if isinstance(event, ToolExecutionUpdate):
-        encoded["partial_result"] = _result(event.partial_result)
+        encoded |= {
+            "partial_result": _result(event.partial_result),
+            "path": list(event.path),
+            "event": None if event.event is None else event_to_dict(event.event),
+        }
     elif isinstance(event, ToolExecutionEnd):
         encoded |= {
             "result": _result(event.result),

@@ -10,6 +10,7 @@ __all__ = [
     "GrammarError",
     "ModelConnectionError",
     "ModelError",
+    "ModelOutputError",
     "ModelProtocolError",
     "ModelStatusError",
     "ModelTimeoutError",
@@ -50,6 +51,10 @@ class ModelProtocolError(ModelError):
     """The server answered, but not in a form that is a complete and legal response."""
 
 
+class ModelOutputError(ModelError):
+    """The model did not give the value that ``output=`` asks for, and its corrections are used up."""
+
+
 class ModelStatusError(ModelError):
     """The server refused the request.
 
@@ -73,7 +78,7 @@ class RunAbortedError(Exception):
 
 
 class RunLimitError(Exception):
-    """`RunResult.raise_for_error` on a run that reached a limit."""
+    """`RunResult.raise_for_error` on a run that reached a limit; its text names the limit."""
 
 
 class GrammarError(AssertionError):

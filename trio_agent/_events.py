@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import attrs
 
+from ._limits import Limit
 from ._messages import (
     AssistantMessage,
     Message,
@@ -36,6 +37,8 @@ __all__ = [
     "TurnEnd",
     "TurnStart",
     "UpdateKind",
+    "continues",
+    "merge",
 ]
 
 UpdateKind: TypeAlias = Literal[
@@ -168,13 +171,22 @@ class ToolExecutionStart:
 
 @attrs.frozen
 class ToolExecutionUpdate:
-    """A running tool reported progress."""
+    """A running tool reported progress, or something happened in the run of an agent that is the tool.
+
+    Attributes:
+        partial_result: what the tool reported; empty for what happened in a nested run.
+        path: for what happened in a nested run: the ids of the calls that lead to it, the outermost (which is
+            `tool_call_id`) first. Empty for what a tool reported.
+        event: what happened there, as that run said it; None for what a tool reported.
+    """
 
     type: ClassVar[Literal["tool_execution_update"]] = "tool_execution_update"
     tool_call_id: str
     tool_name: str
     arguments: Mapping[str, Any]
     partial_result: ToolResult
+    path: tuple[str, ...] = ()
+    event: "AgentEvent | None" = None
 
 
 @attrs.frozen
@@ -184,7 +196,7 @@ class ToolExecutionEnd:
     Attributes:
         outcome: ``completed`` (it returned), ``failed`` (it raised), ``rejected`` (unknown tool, bad arguments),
             ``skipped`` (steering came first), ``cancelled`` (cut while it ran: effects unknown),
-            ``not_started`` (the run ended first: no effect).
+            ``not_started`` (the run ended or reached a limit first: no effect).
         exception: what the tool raised, if it did.
         duration: seconds on trio's clock between the start of the tool and its end; 0.0 if it did not run.
     """
@@ -211,13 +223,15 @@ class TurnEnd:
 
 @attrs.frozen
 class AgentEnd:
-    """The run is over. Always the last event, exactly once. ``messages`` are those the run added."""
+    """The run is over. Always the last event, exactly once. ``messages`` are those the run added; ``limit`` is the one
+    that was reached, with outcome ``limit``."""
 
     type: ClassVar[Literal["agent_end"]] = "agent_end"
     messages: tuple[Message, ...]
     outcome: Outcome
     error: BaseException | None = attrs.field(default=None, eq=False)
     abort_reason: str | None = None
+    limit: Limit | None = None
 
 
 AgentEvent: TypeAlias = (
@@ -233,3 +247,21 @@ AgentEvent: TypeAlias = (
     | AgentEnd
 )
 """Everything that an agent's event stream carries."""
+
+
+def continues(later: object, earlier: object) -> bool:
+    """May one event stand for both? True for deltas that directly extend each other, in nested runs too."""
+    if type(later) is ToolExecutionUpdate and type(earlier) is ToolExecutionUpdate:
+        return later.path == earlier.path and MessageUpdate.continues(later.event, earlier.event)
+    return MessageUpdate.continues(later, earlier)
+
+
+def merge(first: AgentEvent, last: AgentEvent) -> AgentEvent:
+    """One event that says what the adjacent deltas from ``first`` to ``last`` say together; see `continues`."""
+    if isinstance(first, ToolExecutionUpdate) and isinstance(last, ToolExecutionUpdate):
+        assert isinstance(first.event, MessageUpdate)
+        assert isinstance(last.event, MessageUpdate)
+        return attrs.evolve(last, event=MessageUpdate.merge(first.event, last.event))
+    assert isinstance(first, MessageUpdate)
+    assert isinstance(last, MessageUpdate)
+    return MessageUpdate.merge(first, last)

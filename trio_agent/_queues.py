@@ -89,13 +89,14 @@ def check_mode(name: str, mode: object) -> QueueMode:
 
 
 class MessageQueue:
-    """Messages in the order they were submitted. All sync: nothing here can be cancelled half-way."""
+    """Messages in the order they were submitted. What changes it is sync: nothing can be cancelled half-way."""
 
-    __slots__ = ("_receipts", "mode")
+    __slots__ = ("_arrival", "_receipts", "mode")
 
     def __init__(self, mode: QueueMode = "one-at-a-time") -> None:
         self.mode: QueueMode = mode
         self._receipts: dict[int, Receipt] = {}  # by identity: withdrawing from a long queue is O(1)
+        self._arrival: trio.Event | None = None
 
     def __len__(self) -> int:
         return len(self._receipts)
@@ -109,7 +110,18 @@ class MessageQueue:
         """Append a message."""
         receipt = Receipt(message, self)
         self._receipts[id(receipt)] = receipt
+        if self._arrival is not None:
+            self._arrival.set()
+            self._arrival = None
         return receipt
+
+    async def wait_not_empty(self) -> None:
+        """Wait until a message is queued. A checkpoint in any case; takes nothing."""
+        await trio.lowlevel.checkpoint()
+        while not self._receipts:
+            if self._arrival is None:
+                self._arrival = trio.Event()
+            await self._arrival.wait()
 
     def extend(self, messages: Iterable[Message]) -> None:
         """Append several."""

@@ -1,7 +1,8 @@
 """The ports: what the runtime asks of a model, a tool, an observer; and what it hands to them. Types only."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, runtime_checkable
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
@@ -9,7 +10,17 @@ from ._events import AgentEvent
 from ._frozen import FrozenDict, freeze
 from ._messages import Content, Message, StopReason, ToolResult, Usage
 
-__all__ = ["MessageWriter", "Model", "ModelOptions", "ModelRequest", "Observer", "Tool", "ToolContext"]
+__all__ = [
+    "SKIP",
+    "HookContext",
+    "MessageWriter",
+    "Model",
+    "ModelOptions",
+    "ModelRequest",
+    "Observer",
+    "Tool",
+    "ToolContext",
+]
 
 if TYPE_CHECKING:
     # its default lets a plain ToolContext stand for any dependencies; typing's own has one from Python 3.13 on
@@ -137,6 +148,41 @@ class Tool:
     def _check_timeout(self, attribute: object, value: float | None) -> None:
         if value is not None and not value > 0:
             raise ValueError(f"Tool {self.name!r}: timeout must be a positive number of seconds, not {value!r}")
+
+
+async def _for_ever() -> None:
+    # ports know nothing of trio; whoever makes a HookContext by hand waits for nothing
+    raise RuntimeError("this HookContext belongs to no run")
+
+
+class _Verdict(Enum):
+    """What a hook may say of a call besides letting it go on, blocking it and changing its arguments."""
+
+    SKIP = "skip"
+
+
+SKIP: Final[Literal[_Verdict.SKIP]] = _Verdict.SKIP
+"""What a ``before_tool_call`` hook returns to have the call skipped for a steering message that came while it waited
+(`HookContext.wait_steered`): the call gets the result that skipped calls have."""
+
+
+@attrs.frozen
+class HookContext:
+    """What a hook around tool calls knows besides the call, if it has a third parameter.
+
+    Attributes:
+        tool: the tool that is called.
+        deps: what the agent was given as ``deps``.
+    """
+
+    tool: Tool
+    deps: Any = attrs.field(default=None, repr=False)
+    _steered: Callable[[], Awaitable[None]] = attrs.field(default=_for_ever, alias="steered", repr=False, eq=False)
+
+    async def wait_steered(self) -> None:
+        """Wait until a steering message is queued that would skip calls not yet started; for ever with
+        ``steering_point="turn"``. A checkpoint; cancelling the wait changes nothing. Return `SKIP` then."""
+        await self._steered()
 
 
 @attrs.frozen
