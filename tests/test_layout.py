@@ -31,16 +31,19 @@ FLOORS: list[set[str]] = [
     # parts
     {"_scopes", "_docstrings", "_arguments"},
     {"_parameters"},
-    {"_stream", "_queues", "_writer", "_tools", "_observers"},
+    {"_stream", "_queues", "_writer", "_tools", "_observers", "_output", "_verdicts"},
     {"_config"},
     {"_record"},
+    {"_budget"},
     {"_run"},
     # engine
     {"_guard"},
+    {"_execute"},
     {"_calls"},
     {"_loop"},
     {"_drive"},
     # hall
+    {"_nested", "_controls"},
     {"_agent"},
     # front door
     {"__init__"},

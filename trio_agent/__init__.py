@@ -52,6 +52,7 @@ from ._messages import (
     Usage,
     UserMessage,
 )
+from ._output import Output
 from ._queues import Receipt
 from ._result import AgentState, RunResult
 from ._stream import Coalescer, EventSink, EventStream, open_event_stream
@@ -99,6 +100,7 @@ __all__ = [
     "Observer",
     "ObserverWarning",
     "Outcome",
+    "Output",
     "Receipt",
     "RunAbortedError",
     "RunGrammar",

@@ -19,7 +19,7 @@ from msgspec import inspect as mi
 from ._frozen import thaw
 from ._json import refuse_constant
 
-__all__ = ["Converter"]
+__all__ = ["Converter", "convert_to"]
 
 _LEAVES: Final[Mapping[type, Any]] = {
     mi.AnyType: Any,
@@ -94,6 +94,22 @@ class Converter:
             except msgspec.ValidationError as error:
                 search.problems.append(_say(error, ""))
         raise ValueError("; ".join(search.problems))
+
+
+def convert_to(type_: Any, value: Any, path: str = "") -> Any:
+    """One value as a type: as lenient as a tool's arguments are, and as strict.
+
+    Raises:
+        ValueError: names every failing field and why, in words for the model; ``path`` is where the value stands.
+    """
+    search = _Search()
+    mended = search.look(thaw(value), mi.type_info(type_), path)
+    if not search.problems:
+        try:
+            return msgspec.convert(mended, type_, strict=False)
+        except msgspec.ValidationError as error:
+            search.problems.append(_say(error, path))
+    raise ValueError("; ".join(search.problems))
 
 
 def _contains(kind: Any, wanted: tuple[type, ...], seen: set[int]) -> bool:

@@ -79,9 +79,10 @@ def takes_context(hook: Callable[..., Any]) -> bool:
         parameters = list(inspect.signature(hook).parameters.values())
     except (TypeError, ValueError):
         return False
-    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters[:3]):
-        return True
-    if len(parameters) < 3 or parameters[2].kind is parameters[2].KEYWORD_ONLY:
+    if len(parameters) < 3 or parameters[2].kind not in (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    ):
         return False
     hint = parameters[2].annotation
     return parameters[2].default is parameters[2].empty or hint is HookContext or "HookContext" in str(hint)
@@ -133,6 +134,7 @@ class AgentLoopConfig:
             take a `HookContext` too.
         max_turns: the same as ``limits=Limits(turns=...)``; the smaller one counts.
         limits: how far the run may go; see `Limits`.
+        output: what value a functional run is to give, a type or an `Output`; with an `Agent` it is said per run.
         deps: what tools find as `ToolContext.deps`, and hooks as `HookContext.deps`.
         abort_grace: seconds that an atomic tool may go on after an abort or a cancellation.
         max_buffered_events: how many events may wait for a reader before the run waits for it.
@@ -154,9 +156,18 @@ class AgentLoopConfig:
     max_turns: int | None = attrs.field(default=None, validator=_at_least(1, none=True))
     max_parallel_tools: int | None = attrs.field(default=None, validator=_at_least(1, none=True))
     limits: Limits = attrs.field(factory=Limits, validator=attrs.validators.instance_of(Limits))
+    output: Any = None
     deps: Any = None
     abort_grace: float = attrs.field(default=5.0, validator=_at_least(0.0))
     max_buffered_events: int = attrs.field(default=1024, validator=_at_least(1))
+
+    @property
+    def all_limits(self) -> Limits:
+        """`limits` with `max_turns` in them."""
+        if self.max_turns is None:
+            return self.limits
+        turns = min(self.max_turns, self.limits.turns or self.max_turns)
+        return attrs.evolve(self.limits, turns=turns)
 
 
 @attrs.define

@@ -5,10 +5,10 @@
 """
 
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import trio
 
@@ -19,18 +19,21 @@ from ._events import AgentEvent, continues, merge
 from ._guard import Guard
 from ._loop import run_turns
 from ._messages import AssistantMessage, Message
+from ._output import OutputSlot
 from ._queues import MessageQueue
 from ._record import RunRecord
 from ._result import RunResult
 from ._run import Inbox, Run
 from ._scopes import bare, is_cancelled, own_error, say
 from ._stream import Coalescer, EventSink, EventStream, open_event_stream
+from .abc import Tool
 
 __all__ = [
     "ProtectedBlock",
     "agent_loop",
     "agent_loop_continue",
     "drive",
+    "open_output",
     "open_run_stream",
     "open_scope",
     "run_in_block",
@@ -171,13 +174,25 @@ def open_scope(timeout: float | None) -> trio.CancelScope:
     return trio.CancelScope(deadline=trio.current_time() + timeout if timeout < math.inf else math.inf)
 
 
+def open_output(wanted: Any, tools: Mapping[str, Tool]) -> OutputSlot | None:
+    """The place of the value that a run is to give; None if it is to give none. Raises as `OutputSlot` does, and
+    ValueError if a tool has its name."""
+    if wanted is None:
+        return None
+    slot = OutputSlot(wanted)
+    slot.check_name(tools)
+    return slot
+
+
 def _functional_run(context: AgentContext, config: AgentLoopConfig) -> tuple[Run, EventStream[AgentEvent, RunResult]]:
     sink, stream = open_run_stream(config.max_buffered_events)
     steering, follow_ups = MessageQueue("all"), MessageQueue("all")
-    record = RunRecord(list(context.messages), sink, steering=steering, follow_ups=follow_ups)
+    tools = check_tools(context.tools)
+    output = open_output(config.output, tools)
+    record = RunRecord(list(context.messages), sink, steering=steering, follow_ups=follow_ups, output=output)
     run = Run(
         record,
-        RunSettings(config, context.system_prompt, check_tools(context.tools)),
+        RunSettings(config, context.system_prompt, tools),
         Inbox(steering, config.get_steering_messages),
         Inbox(follow_ups, config.get_follow_up_messages, "get_follow_up_messages"),
         open_scope(None),

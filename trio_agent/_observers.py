@@ -3,15 +3,17 @@
 import warnings
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 import attrs
 
 from ._errors import ObserverWarning
 from ._events import AgentEvent
+from ._messages import Usage
 from ._scopes import call_sync, leaves, say, was_called
 from .abc import Observer
 
-__all__ = ["Observers"]
+__all__ = ["Observers", "Outer"]
 
 
 @attrs.frozen(eq=False)
@@ -101,3 +103,16 @@ class Observers:
                     in_flight.add_note(text)
         if raised is not None and in_flight is None:
             raise raised
+
+
+class Outer(Protocol):
+    """The tool call that a nested run is, as the nested run sees it."""
+
+    def tell(self, event: AgentEvent) -> None:
+        """Something happened in the nested run."""
+
+    def spend(self, usage: Usage) -> None:
+        """The nested run spent tokens."""
+
+    async def room(self) -> None:
+        """Wait while the outer run's readers are behind."""

@@ -18,7 +18,7 @@ import msgspec
 from ._docstrings import Described, describe
 from .abc import ToolContext
 
-__all__ = ["Parameters", "closed_schema", "innermost", "parameters_of", "readable", "whose_signature"]
+__all__ = ["Parameters", "check_nested", "closed_schema", "innermost", "parameters_of", "readable", "whose_signature"]
 
 _CONSTRAINTS: Final = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern")
 
@@ -59,7 +59,7 @@ def parameters_of(function: Callable[..., Any], tool_name: str) -> Parameters:
             continue
         try:
             hint, note = readable(hint), _note_in(hint)
-            _check_nested(hint)
+            check_nested(hint)
             if parameter.default is None:
                 hint = Union[hint, None]  # noqa: UP007 - `x: int = None` means this, whatever hint is
             msgspec.json.schema(hint)
@@ -231,8 +231,9 @@ def _note_in(hint: Any) -> str:
     return ""
 
 
-def _check_nested(hint: Any) -> None:
-    """msgspec ignores constraints that are not its own; in a class we cannot put others in their place."""
+def check_nested(hint: Any) -> None:
+    """Raise TypeError for a class with constraints that are not msgspec's own: it would ignore them, and we cannot put
+    others in their place."""
     for kind in _object_types(msgspec.inspect.type_info(hint), set()):
         cls = get_origin(kind.cls) or kind.cls
         for name, inner in typing.get_type_hints(cls, include_extras=True).items():

@@ -23,6 +23,7 @@ from ._events import (
     TurnStart,
 )
 from ._grammar import CallState, RunGrammar, RunState
+from ._limits import Limit
 from ._messages import (
     AssistantMessage,
     Message,
@@ -34,39 +35,21 @@ from ._messages import (
     ToolResultMessage,
     Usage,
 )
-from ._observers import Observers
+from ._observers import Observers, Outer
+from ._output import OutputSlot
 from ._queues import MessageQueue, Receipt
 from ._result import RunResult
 from ._scopes import say
 from ._stream import EventSink
 from ._transcript import answer_open_calls
+from ._verdicts import CANCELLED_TEXT, NOT_STARTED_TEXT, Cause, Settled
 from ._writer import ResponseWriter
 from .abc import Model
 
-__all__ = ["CANCELLED_TEXT", "NOT_STARTED_TEXT", "SKIPPED_TEXT", "Cause", "RunRecord", "Settled"]
-
-SKIPPED_TEXT = "Skipped due to queued user message."
-CANCELLED_TEXT = "Cancelled: the run was ended while this tool was running. Its effects are unknown."
-NOT_STARTED_TEXT = "Not started: the run was ended before this tool began."
+__all__ = ["RunRecord"]
 
 
-@attrs.frozen
-class Cause:
-    """Why a run ends; the first one stands."""
-
-    outcome: Outcome
-    error: BaseException | None = None
-    reason: str | None = None
-
-
-@attrs.frozen
-class Settled:
-    """What became of a call, before its end event is said."""
-
-    result: ToolResult
-    outcome: ToolOutcome
-    exception: BaseException | None = None
-    duration: float = 0.0
+_NOTHING = ToolResult(())
 
 
 class RunRecord:
@@ -79,6 +62,8 @@ class RunRecord:
         observers: called with each event, in order.
         unseen: receipts of messages that are in the transcript but in no request yet, also from earlier runs.
         on_end: called when the result exists and before the last event is said.
+        output: the place of the value that the run is to give, if it is to give one.
+        outer: the tool call that this run is, if it is one.
     """
 
     def __init__(
@@ -91,6 +76,8 @@ class RunRecord:
         observers: Observers | None = None,
         unseen: list[Receipt] | None = None,
         on_end: Callable[[], None] | None = None,
+        output: OutputSlot | None = None,
+        outer: Outer | None = None,
     ) -> None:
         self.transcript = transcript
         self.steering = steering
@@ -100,13 +87,15 @@ class RunRecord:
         self.cause: Cause | None = None
         self.pending_calls: dict[str, ToolCall] = {}
         self.writer: ResponseWriter | None = None
+        self.output = output
+        self._outer = outer
         self._sink = sink
         self.observers = observers if observers is not None else Observers()
         self._unseen = unseen if unseen is not None else []
         self._on_end = on_end
         self._grammar = RunGrammar()
         self._first = len(transcript)
-        self._usage = Usage()
+        self.usage = Usage()
         self._open_message: Message | None = None
         self._assistant: AssistantMessage | None = None
         self._results: list[ToolResultMessage] = []
@@ -122,11 +111,15 @@ class RunRecord:
         self._sink.push(event)
         if self.observers:
             self.observers.tell(event)
+        if self._outer is not None:
+            self._outer.tell(event)
 
     @trio.lowlevel.enable_ki_protection
     async def room(self) -> None:
         """Wait while readers are behind; see `EventSink.room`."""
         await self._sink.room()
+        if self._outer is not None:
+            await self._outer.room()
         if self.observers.interrupt is not None:
             self.observers.raise_interrupt()
 
@@ -167,7 +160,9 @@ class RunRecord:
 
     def add_usage(self, usage: Usage) -> None:
         """Tokens that the run spent beside its own responses: in a context step, in an agent that was a tool."""
-        self._usage += usage
+        self.usage += usage
+        if self._outer is not None:
+            self._outer.spend(usage)
 
     def begin_response(self, model: Model) -> ResponseWriter:
         """A request is being sent in this step: what the transcript holds is delivered."""
@@ -183,7 +178,7 @@ class RunRecord:
         assert writer is not None
         message = writer.close(failure, error_message)
         self._assistant = message
-        self._usage += message.usage
+        self.add_usage(message.usage)
         self.transcript.append(message)
         self.pending_calls = {call.id: call for call in message.tool_calls}
         self.emit(MessageEnd(message))
@@ -243,15 +238,28 @@ class RunRecord:
         self.settle(call, ToolResult(text, is_error=True), outcome)
         self.end_call(call)
 
+    def _runs(self, call: ToolCall) -> bool:
+        # by identity: a later turn may use the same id again, and a late update is not that call's
+        running, _ = self._running.get(call.id, (None, 0.0))
+        return running is call and call.id not in self._settled and self.result is None
+
     @trio.lowlevel.enable_ki_protection
     def report_progress(self, call: ToolCall, partial: ToolResult) -> bool:
         """A tool's ``update()``. False, and nothing happens, once the call has settled or the readers are full."""
-        running, _ = self._running.get(call.id, (None, 0.0))
-        # by identity: a later turn may use the same id again, and a late update is not that call's
-        if running is not call or call.id in self._settled or self.result is not None or self._sink.is_full:
+        if self._sink.is_full or not self._runs(call):
             return False
         self.emit(ToolExecutionUpdate(call.id, call.name, call.arguments, partial))
         return True
+
+    def tell_nested(self, call: ToolCall, event: AgentEvent) -> None:
+        """Something happened in the run that a running call is; from further inside, the path leads there."""
+        if not self._runs(call):
+            return
+        path: tuple[str, ...] = (call.id,)
+        inner: AgentEvent | None = event
+        if isinstance(event, ToolExecutionUpdate) and event.path:
+            path, inner = (call.id, *event.path), event.event
+        self.emit(ToolExecutionUpdate(call.id, call.name, call.arguments, _NOTHING, path, inner))
 
     def tell_unendable(self, call: ToolCall, partial: ToolResult) -> None:
         """Say of a call that it outstays its grace: whatever the readers do, and while its tool still runs."""
@@ -271,11 +279,17 @@ class RunRecord:
 
     # the end ----------------------------------------------------------------------------------------------------
 
-    def decide(self, outcome: Outcome, error: BaseException | None = None, reason: str | None = None) -> bool:
+    def decide(
+        self,
+        outcome: Outcome,
+        error: BaseException | None = None,
+        reason: str | None = None,
+        limit: Limit | None = None,
+    ) -> bool:
         """Name the cause of the run's end. True iff this call did: the first one stands."""
         if self.cause is not None:
             return False
-        self.cause = Cause(outcome, error, reason)
+        self.cause = Cause(outcome, error, reason, limit)
         return True
 
     def seal(self) -> None:
@@ -351,22 +365,23 @@ class RunRecord:
         self.result = self._make_result(cause)
         if self._on_end is not None:
             self._on_end()
-        self.emit(AgentEnd(self.result.messages, cause.outcome, cause.error, self.result.abort_reason))
+        self.emit(AgentEnd(self.result.messages, cause.outcome, cause.error, self.result.abort_reason, cause.limit))
         self._sink.end(self.result)
 
     def _make_result(self, cause: Cause) -> RunResult:
         return RunResult(
             cause.outcome,
             tuple(self.transcript[self._first :]),
-            self._usage,
+            self.usage,
             cause.error,
             cause.reason if cause.outcome == "aborted" else None,
             self.turns,
             (*self.steering.messages, *self.follow_ups.messages),
+            cause.limit,
+            output=None if self.output is None else self.output.value,
         )
 
     @property
     def streaming_message(self) -> AssistantMessage | None:
         """The response so far, while one streams. Costs O(its length)."""
-        streams = self._grammar.state is RunState.ASSISTANT and self.writer is not None
-        return self.writer.partial if streams and self.writer is not None else None
+        return self.writer.partial if self.writer and self._grammar.state is RunState.ASSISTANT else None

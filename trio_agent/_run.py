@@ -6,12 +6,16 @@ from typing import Any
 import attrs
 import trio
 
-from ._config import MessageSource, RunSettings
+from ._budget import Budget
+from ._config import MessageSource, RunSettings, takes_context
 from ._context import to_messages
+from ._limits import Limit
 from ._messages import ToolCall
+from ._output import OutputSlot
 from ._queues import MessageQueue
 from ._record import RunRecord
 from ._scopes import bare, call, is_cancelled, leaves, own_error
+from .abc import HookContext, Tool
 
 __all__ = ["Inbox", "Run"]
 
@@ -32,6 +36,8 @@ class Run:
     Attributes:
         scope: what `abort` cancels; its deadline is the run's.
         looks_first: look at steering before the first request. False if the run was started from that queue.
+        budget: what its limits leave it.
+        limit: the limit that a call has reached; the run ends with its turn.
         truncated: how many responses in a row had calls and stopped at their length limit.
         running: the calls whose tools run right now, by id, each with the task it runs in.
         shields: what protects atomic tools; each gets a deadline when the run is being ended.
@@ -45,13 +51,25 @@ class Run:
     steering: Inbox
     follow_ups: Inbox
     scope: trio.CancelScope
+    budget: Budget = attrs.field()
     looks_first: bool = True
+    limit: Limit | None = None
     truncated: int = 0
     running: dict[str, tuple[ToolCall, trio.lowlevel.Task]] = attrs.field(factory=dict)
     shields: set[trio.CancelScope] = attrs.field(factory=set)
     loop_task: trio.lowlevel.Task | None = None
     opener: trio.lowlevel.Task | None = attrs.field(factory=trio.lowlevel.current_task)
     outer_deadline: float = attrs.field(factory=trio.current_effective_deadline)
+    _asked: dict[int, tuple[Callable[..., Any], bool]] = attrs.field(factory=dict, init=False)
+
+    @budget.default
+    def _own_budget(self) -> Budget:
+        return Budget(self.settings.config.all_limits, self.record)
+
+    @property
+    def output(self) -> OutputSlot | None:
+        """The place of the value that the run is to give, if it is to give one."""
+        return self.record.output
 
     @property
     def grace(self) -> float:
@@ -89,6 +107,26 @@ class Run:
             if not is_cancelled():
                 self.fail(own)
             raise own from own.__cause__
+
+    async def ask_hook(self, hook: Callable[..., Any], call: ToolCall, about: Any, tool: Tool) -> Any:
+        """`ask` a hook around tool calls, with a `HookContext` if it takes one."""
+        known = self._asked.get(id(hook))
+        if known is None:
+            known = self._asked[id(hook)] = hook, takes_context(hook)
+        if not known[1]:
+            return await self.ask(hook, call, about)
+        return await self.ask(hook, call, about, HookContext(tool, self.settings.config.deps, steered=self._steered))
+
+    async def _steered(self) -> None:
+        if self.settings.config.steering_point == "turn":
+            await trio.sleep_forever()
+        await self.steering.queue.wait_not_empty()
+
+    def take_call(self, call: ToolCall) -> bool:
+        """May this call be taken up? Counts it; if not, `limit` says why. The run's own value is no tool's work."""
+        if self.output is None or not self.output.takes(call.name):
+            self.limit = self.budget.take_call(call)
+        return self.limit is None
 
     def has_steering(self) -> bool:
         """Is steering queued right now? Does not wait and does not ask the caller's function."""

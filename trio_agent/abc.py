@@ -49,6 +49,7 @@ class ModelOptions:
         max_output_tokens: the longest response, in tokens.
         stop_sequences: texts at which the response ends.
         reasoning_effort: ``"minimal"``, ``"low"``, ``"medium"``, ``"high"`` or what the server knows.
+        response_schema: a JSON Schema, of type object, that a text answer must fit; see `Output`.
         tool_choice: ``"auto"``, ``"none"``, ``"required"``, or the name of a tool.
         extra_body, extra_headers: passed through as they are.
     """
@@ -58,6 +59,9 @@ class ModelOptions:
     stop_sequences: tuple[str, ...] = attrs.field(default=(), converter=tuple)
     reasoning_effort: str | None = attrs.field(default=None, validator=_optional(str))
     tool_choice: str | None = attrs.field(default=None, validator=_optional(str))
+    response_schema: Mapping[str, Any] | None = attrs.field(
+        default=None, converter=freeze, validator=_optional(Mapping), repr=False
+    )
     extra_body: Mapping[str, Any] = attrs.field(factory=FrozenDict, converter=freeze)
     # headers may hold keys, and a repr ends up in logs
     extra_headers: Mapping[str, str] = attrs.field(factory=FrozenDict, converter=freeze, repr=False)

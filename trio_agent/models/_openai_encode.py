@@ -83,8 +83,28 @@ def encode_request(
         body["stop"] = list(options.stop_sequences)
     if options.reasoning_effort is not None:
         body["reasoning_effort"] = options.reasoning_effort
+    if options.response_schema is not None:
+        body["response_format"] = _encode_schema(options.response_schema)
     body.update(options.extra_body)
     return body
+
+
+def _encode_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    # strict mode knows no optional property; servers refuse a schema that has one
+    described = {"name": "result", "schema": schema, "strict": _has_only_required(schema)}
+    return {"type": "json_schema", "json_schema": described}
+
+
+def _has_only_required(schema: Any) -> bool:
+    if isinstance(schema, list):
+        return all(_has_only_required(item) for item in schema)
+    if not isinstance(schema, Mapping):
+        return True
+    if schema.get("type") == "object":
+        properties = schema.get("properties", {})
+        if schema.get("additionalProperties") is not False or set(properties) != set(schema.get("required", ())):
+            return False
+    return all(_has_only_required(item) for name, item in schema.items() if name not in ("default", "enum", "const"))
 
 
 def _encode_tool(tool: Tool) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """A model, tools and hooks that note what they really do."""
 
+import functools
 import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,7 @@ class WatchedModel:
 def watched_hook(name: str, hook: Callable[..., Any], watch: "AgentWatch") -> Callable[..., Any]:
     """A hook that notes that it is called, and that what it raises decides the outcome."""
 
+    @functools.wraps(hook)  # how many parameters it has decides what it is given
     async def watched(*args: Any) -> Any:
         watch.note("hook", name)
         watch.point(name)
