@@ -31,7 +31,7 @@ BY_US = [
         guarantee="G16",
         why="A tool that begins while a steering message waits is work for nothing, so it gets no time: it is cut at "
         "its first checkpoint, by steering and not by an abort.",
-        module="_calls.py",
+        module="_execute.py",
         old="""deadline=math.inf if tool.timeout is None""",
         new="""deadline=(0 if run.has_steering() else math.inf) if tool.timeout is None""",
     ),

@@ -87,7 +87,7 @@ FROM_OUTSIDE = [
         why="'The scope was cancelled, so the call timed out.' A tool that returned after its deadline had passed, "
         "without having been cut (it shielded its last step, or computed without a checkpoint), loses its finished "
         "result to a timeout error.",
-        module="_calls.py",
+        module="_execute.py",
         old="""    if record.settled_result(tool_call) is None:
         text = f"Timed out""",
         new="""    if scope.cancel_called:
@@ -99,7 +99,7 @@ FROM_OUTSIDE = [
         why="Backpressure put where the next event is about to be said: the loop waits for the readers between the "
         "return of the tool and its record. A run that is aborted or cancelled in the step in which the tool returned, "
         "or while the reader is behind, says 'cancelled' of a tool that finished.",
-        module="_calls.py",
+        module="_execute.py",
         old="""    _settle_value(run, tool_call, value)
     return None""",
         new="""    await run.record.room()
@@ -114,8 +114,8 @@ FROM_OUTSIDE = [
         "sync one itself, is followed by a request.",
         module="_loop.py",
         old="""    await trio.lowlevel.checkpoint_if_cancelled()
-    config = settings.config""",
-        new="""    config = settings.config""",
+    model, request""",
+        new="""    model, request""",
     ),
     Defect(
         name="tool-starts-without-a-look",
@@ -123,7 +123,7 @@ FROM_OUTSIDE = [
         why="_prepare() has looked a line before, so the look in _execute() seems redundant. A parallel tool's task "
         "begins later than it was made, and an observer may abort at tool_execution_start: the tool starts after the "
         "abort.",
-        module="_calls.py",
+        module="_execute.py",
         old="""    await trio.lowlevel.checkpoint_if_cancelled()
     record.observers.raise_interrupt()
     record.mark_running(tool_call)""",
@@ -192,7 +192,7 @@ FROM_OUTSIDE = [
         why="on_tool_error='raise' is applied to whatever a tool raises. A tool that is cut by a cancellation and "
         "fails in its cleanup ends the run with that error: ValueError comes out of prompt() instead of Cancelled, "
         "and instead of the result of an abort or a deadline.",
-        module="_calls.py",
+        module="_execute.py",
         old="""on_tool_error == "raise" and errors and not cancelled""",
         new="""on_tool_error == "raise" and errors""",
     ),
@@ -238,7 +238,7 @@ FROM_OUTSIDE = [
         guarantee="G8",
         why="An event that has been waited for is taken as proof. Two tasks wait for idle; the first one to wake "
         "starts the next run in the same tick, and wait_idle() returns to the second one while that run is active.",
-        module="_agent.py",
+        module="_controls.py",
         old="""        while self._run is not None:
             await self._idle.wait()""",
         new="""        if self._run is not None:
@@ -258,7 +258,7 @@ FROM_OUTSIDE = [
         guarantee="G9",
         why="So that the agent is idle as soon as abort() has returned. The tools that were running still unwind then: "
         "an atomic tool goes on within its grace after agent_end, and the result that it returns is lost.",
-        module="_agent.py",
+        module="_controls.py",
         old="""        return self._run is not None and self._run.abort(reason)
 """,
         new="""        run = self._run
@@ -299,11 +299,11 @@ FROM_OUTSIDE = [
         why="The batch is taken before the run is opened. resume() by another task while a run is active (at its "
         "steering point after an answer), or with a bad timeout, raises rightly, and the queued messages are gone.",
         module="_agent.py",
-        old="""        run = self._open_run(sink, timeout)
+        old="""        run = self._open_run(sink, timeout, output)
         run.looks_first = not (answered and queue is self._steering)
         run.record.begin((), queue.take() if answered else ())""",
         new="""        receipts = queue.take() if answered else []
-        run = self._open_run(sink, timeout)
+        run = self._open_run(sink, timeout, output)
         run.looks_first = not (answered and queue is self._steering)
         run.record.begin((), receipts)""",
     ),
@@ -422,15 +422,15 @@ FROM_OUTSIDE = [
         why="Progress should never be refused while the tool runs. A tool that reports without pause while the reader "
         "stands still fills the memory; update() is sync and cannot wait.",
         module="_record.py",
-        old=""" or self.result is not None or self._sink.is_full:""",
-        new=""" or self.result is not None:""",
+        old="""if self._sink.is_full or not self._runs(call):""",
+        new="""if not self._runs(call):""",
     ),
     Defect(
         name="timeout-knows-no-grace",
         guarantee="G13",
         why="The shield gets the deadline of the call, since a tool with a timeout has said how long it may take. An "
         "atomic tool whose timeout passes is cut at once, in the middle, instead of after its grace.",
-        module="_calls.py",
+        module="_execute.py",
         old="""deadline=scope.deadline + run.grace)""",
         new="""deadline=scope.deadline)""",
     ),
@@ -488,8 +488,8 @@ FROM_OUTSIDE = [
         why="`in` reads better than the comparison by identity. Where ids repeat from turn to turn, a tool of turn 1 "
         "that left its context to a background task reports progress of the call of turn 2.",
         module="_record.py",
-        old="""        if running is not call or call.id in self._settled""",
-        new="""        if running is None or call.id in self._settled""",
+        old="""        return running is call and call.id not in self._settled""",
+        new="""        return running is not None and call.id not in self._settled""",
     ),
     Defect(
         name="late-reader-sees-the-finished-block",
@@ -510,7 +510,9 @@ FROM_OUTSIDE = [
         old="""and index and run.has_steering():
                         break
                     await run.record.room()
-                    prepared = await _prepare(run, tool_call)
+                    if not run.take_call(tool_call):
+                        break
+                    prepared = await prepare(run, tool_call)
                     started.append(tool_call)
                     if prepared is not None:
                         batch.left += 1
@@ -518,7 +520,7 @@ FROM_OUTSIDE = [
                         nursery.start_soon(_execute_beside, run, batch, tool_call, *prepared, name=name)
                 # waited for here and not in the nursery's exit: an interrupt there would end the batch alone, and
                 # neither the guard nor the tools' graces would know of it
-                await batch.wait_ended()
+                await batch.wait_below(1)
     except BaseExceptionGroup as group:
         raise_bare(group)
     terminating = 0
@@ -529,7 +531,9 @@ FROM_OUTSIDE = [
                         nursery.cancel_scope.cancel()
                         break
                     await run.record.room()
-                    prepared = await _prepare(run, tool_call)
+                    if not run.take_call(tool_call):
+                        break
+                    prepared = await prepare(run, tool_call)
                     started.append(tool_call)
                     if prepared is not None:
                         batch.left += 1
@@ -537,7 +541,7 @@ FROM_OUTSIDE = [
                         nursery.start_soon(_execute_beside, run, batch, tool_call, *prepared, name=name)
                 # waited for here and not in the nursery's exit: an interrupt there would end the batch alone, and
                 # neither the guard nor the tools' graces would know of it
-                await batch.wait_ended()
+                await batch.wait_below(1)
     except BaseExceptionGroup as group:
         raise_bare(group)
     terminating = 0
@@ -668,7 +672,7 @@ FROM_OUTSIDE = [
         why="'When we are cancelled, whatever comes out goes on out.' A tool that is cut and fails in its cleanup "
         "(a ValueError, or a group with one beside Cancelled) has its error thrown through the run instead of kept as "
         "its result: after an abort prompt() raises ValueError.",
-        module="_calls.py",
+        module="_execute.py",
         old="""for leaf in errors) or (not errors and cancelled):
             raise""",
         new="""for leaf in errors) or cancelled:
@@ -679,7 +683,7 @@ FROM_OUTSIDE = [
         guarantee="G21",
         why="'Cancelled must never be caught.' A tool that raises a Cancelled which it kept from an earlier scope of "
         "its own ends the run with an error instead of getting an error result.",
-        module="_calls.py",
+        module="_execute.py",
         old="""        value = await run_unprotected(tool.execute, arguments, context)
     except (Exception, trio.Cancelled, BaseExceptionGroup) as error:""",
         new="""        value = await run_unprotected(tool.execute, arguments, context)
