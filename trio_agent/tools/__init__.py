@@ -1,19 +1,32 @@
-"""A small set of real tools: files under one folder, and a shell.
+"""A small set of real tools (files under one folder, and a shell), and what goes around tools.
 
 ``default_tools(root)`` gives them all; ``file_tools(root)`` and ``shell_tool(root)`` a part. The file tools cannot
-leave the folder; the shell can.
+leave the folder; the shell can. `approval` is a ``before_tool_call`` hook in which a person decides; `with_timeout`,
+`with_retries`, `with_cache` and `with_audit` make a `Tool` of a `Tool`.
 """
 
 import os
 
 from trio_agent import Tool
 
+from ._approval import approval
 from ._files import edit_tool, read_tool, write_tool
 from ._root import Root
 from ._search import list_tool, search_tool
 from ._shell import run_command_tool
+from ._wrappers import AuditRecord, with_audit, with_cache, with_retries, with_timeout
 
-__all__ = ["default_tools", "file_tools", "shell_tool"]
+__all__ = [
+    "AuditRecord",
+    "approval",
+    "default_tools",
+    "file_tools",
+    "shell_tool",
+    "with_audit",
+    "with_cache",
+    "with_retries",
+    "with_timeout",
+]
 
 
 def file_tools(root: str | os.PathLike[str]) -> tuple[Tool, ...]:
