@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from trio_agent import (
     NothingToResumeError,
     ObserverWarning,
     Thinking,
+    Tool,
     ToolCall,
     ToolResult,
     ToolResultMessage,
@@ -99,13 +100,14 @@ def make(
     unendable: bool = False,
     strict: bool = False,
     before: Callable[[AgentWatch], object] | None = None,
+    nested: Callable[[AgentWatch], Iterable[Tool]] = lambda watch: (),
     **settings: Any,
 ) -> Callable[[Probe], Awaitable[None]]:
-    """A scenario's function: an agent with all the tools, and one run of it."""
+    """A scenario's function: an agent with all the tools, those that ``nested`` makes too, and one run of it."""
 
     async def run(probe: Probe) -> None:
         watch = AgentWatch(probe, unendable=unendable, strict=strict)
-        watch.agent(model(), **{"tools": TOOLS, **settings})
+        watch.agent(model(), **{"tools": (*TOOLS, *nested(watch)), **settings})
         if before is not None:
             before(watch)
         await how(watch)

@@ -30,8 +30,12 @@ EPSILON: Final = 1e-6
 
 
 def g01_events_are_legal(run: RecordedRun) -> list[str]:
-    """The event sequence is a sentence of the grammar; ``agent_end`` is last and unique."""
-    return check_events(run.events)
+    """The event sequence is a sentence of the grammar; ``agent_end`` is last and unique. So is that of every nested
+    run, and it is over before its call is."""
+    problems = check_events(run.events)
+    for (_, *path), events in run.nested.items():
+        problems += [f"the run in call {'/'.join(path)}: {problem}" for problem in check_events(events)]
+    return problems
 
 
 def g02_every_call_has_one_result(run: RecordedRun) -> list[str]:
@@ -70,7 +74,7 @@ def g03_results_tell_the_truth(run: RecordedRun) -> list[str]:
             problems.append(f"the tool of call {call_id!r} {last}, but its outcome is {end.outcome!r}")
     for call_id, end in ends.items():
         untouched = {"skipped", "not_started", "rejected"} | ({"cancelled"} if run.interrupted else set())
-        if call_id not in phases and end.outcome not in untouched:
+        if call_id not in phases and end.outcome not in untouched and end.tool_name != run.output_tool:
             problems.append(f"call {call_id!r} never began, but its outcome is {end.outcome!r}")
         if call_id in results and results[call_id].content != end.result.content:
             problems.append(f"the result of call {call_id!r} is not what its end event said")
@@ -85,7 +89,9 @@ def g04_nothing_new_after_the_stop(run: RecordedRun) -> list[str]:
     late = [
         note
         for note in run.log
-        if (note.kind in ("request", "hook") or (note.kind == "effect" and note.data.phase == "begun"))
+        if (
+            note.kind in ("request", "nested_request", "hook") or (note.kind == "effect" and note.data.phase == "begun")
+        )
         and _is_after(note, stop)
     ]
     return [f"{_what(note)} at step {note.step}, after {stop.data} at step {stop.step}" for note in late]
@@ -98,7 +104,7 @@ def _is_after(note: Note, stop: Note) -> bool:
 def _what(note: Note) -> str:
     if note.kind == "effect":
         return f"tool {note.data.tool_name!r} ({note.data.call_id!r}) began"
-    return "a request was sent" if note.kind == "request" else f"hook {note.data!r} was called"
+    return "a request was sent" if "request" in note.kind else f"hook {note.data!r} was called"
 
 
 def g05_abort_is_linearizable(run: RecordedRun) -> list[str]:

@@ -14,6 +14,7 @@ from trio_agent import (
     Receipt,
     RunResult,
     ToolExecutionEnd,
+    ToolExecutionUpdate,
     ToolResultMessage,
     UserMessage,
 )
@@ -74,6 +75,7 @@ class RecordedRun:
         bound, burst: how many events may wait for the reader, and how many may come in one step beyond that.
         grace: seconds that an atomic tool may go on; None if something in the run cannot be ended at all.
         deadline: when the run's own timeout is over, in trio's time.
+        output_tool: the tool that gives the run's value: the loop takes its calls itself, and it has no effects.
         atomic: names of atomic tools; ``timed``: timeouts of tools that have one of their own.
         body_error: what the body of the block raised; ``has_body_nursery``: it has a nursery of its own.
         open_streams: model streams that had not ended when the run had.
@@ -107,6 +109,7 @@ class RecordedRun:
     burst: int = 0
     grace: float | None = 5.0
     deadline: float | None = None
+    output_tool: str | None = None
     atomic: frozenset[str] = frozenset()
     timed: dict[str, float] = attrs.field(factory=dict)
     body_error: BaseException | None = None
@@ -158,19 +161,32 @@ class RecordedRun:
             turn += note.kind == "event" and note.data.type == "turn_start"
             yield turn, note
 
+    def _said(self) -> Iterator[tuple[int, AgentEvent]]:
+        """What was said, in this run and in those nested in it, each with the number of this run's turn."""
+        for turn, note in self.by_turn():
+            if note.kind == "event":
+                inner = note.data.event if isinstance(note.data, ToolExecutionUpdate) else None
+                yield turn, note.data if inner is None else inner
+
     @property
     def tool_ends(self) -> dict[CallKey, ToolExecutionEnd]:
-        """The end event of each call."""
-        events = [(turn, note.data) for turn, note in self.by_turn() if note.kind == "event"]
-        return {(turn, e.tool_call_id): e for turn, e in events if isinstance(e, ToolExecutionEnd)}
+        """The end event of each call, those of nested runs included: their ids must be their own."""
+        return {(turn, e.tool_call_id): e for turn, e in self._said() if isinstance(e, ToolExecutionEnd)}
 
     @property
     def results(self) -> dict[CallKey, ToolResultMessage]:
         """The result message of each call."""
-        ends = [
-            (turn, n.data.message) for turn, n in self.by_turn() if n.kind == "event" and n.data.type == "message_end"
-        ]
+        ends = [(turn, event.message) for turn, event in self._said() if event.type == "message_end"]
         return {(turn, m.tool_call_id): m for turn, m in ends if isinstance(m, ToolResultMessage)}
+
+    @property
+    def nested(self) -> dict[tuple[int, *tuple[str, ...]], list[AgentEvent]]:
+        """The events of each nested run, by the turn of this run and the path of calls that lead to it."""
+        found: dict[tuple[int, *tuple[str, ...]], list[AgentEvent]] = {}
+        for turn, note in self.by_turn():
+            if note.kind == "event" and isinstance(note.data, ToolExecutionUpdate) and note.data.event is not None:
+                found.setdefault((turn, *note.data.path), []).append(note.data.event)
+        return found
 
     def phases(self) -> dict[CallKey, list[Effect]]:
         """What each call's tool did."""

@@ -70,6 +70,7 @@ class AgentWatch:
         self.raises_on_tool_error = False
         self.running: dict[str, trio.CancelScope] = {}
         self.returned: list[ToolContext] = []
+        self._timed_inside: dict[str, float] = {}
         self._leave = trio.CancelScope()
         self.reads = False
         self.stops_reading = False
@@ -93,13 +94,33 @@ class AgentWatch:
         self.raises_on_tool_error = settings.get("on_tool_error") == "raise"
         agent = Agent(WatchedModel(model, self), tools=[watched_tool(tool, self) for tool in tools], **settings)
         self.run.atomic = frozenset(tool.name for tool in tools if tool.atomic)
-        self.run.timed = {tool.name: tool.timeout for tool in tools if tool.timeout is not None}
+        own = {tool.name: tool.timeout for tool in tools if tool.timeout is not None}
+        self.run.timed = own | self._timed_inside
         self.run.grace = None if self._unendable else settings.get("abort_grace", 5.0)
         self.run.bound = settings.get("max_buffered_events", 1024)
         self._agent = agent
         agent.subscribe(self._observe)
         self._probe.afterwards(self._use_again)
         return agent
+
+    def nested(
+        self, name: str, model: Model, *, tools: Iterable[Tool] = (), timeout: float | None = None, **settings: Any
+    ) -> Tool:
+        """An agent with these arguments as a tool, whose model and tools are watched as well.
+
+        Args:
+            tools: their names, and the ids of their calls, must not be used elsewhere in the scenario if there is a
+                ``timeout``: it cuts them, and that is nobody's fault.
+        """
+        tools = tuple(tools)
+        inner = Agent(
+            WatchedModel(model, self, is_nested=True),
+            tools=[watched_tool(tool, self, is_nested=True) for tool in tools],
+            **settings,
+        )
+        if timeout is not None:
+            self._timed_inside |= {tool.name: timeout for tool in tools}
+        return inner.as_tool(name, "A nested agent.", timeout=timeout)
 
     def note(self, kind: str, data: Any = None) -> None:
         """Add to the log, which is the trace's and the run's."""
@@ -196,7 +217,7 @@ class AgentWatch:
     def _tool_raises(self) -> None:
         if not self.running:
             raise RuntimeError("no tool runs")
-        next(iter(self.running.values())).cancel()
+        next(reversed(self.running.values())).cancel()  # the innermost
 
     # running it -----------------------------------------------------------------------------------------------------
 
@@ -217,6 +238,8 @@ class AgentWatch:
 
     async def prompt(self, prompts: Any = "go", **settings: Any) -> RunResult | None:
         """``agent.prompt``, recorded. What it raises is raised."""
+        if "output" in settings:
+            self.run.output_tool = "final_result"
         return await self._recorded(lambda: self.known().prompt(prompts, **settings), settings.get("timeout"))
 
     async def resume(self, **settings: Any) -> RunResult | None:
@@ -318,6 +341,8 @@ class AgentWatch:
         jumps = {"clock_jump": self._probe.jump, "jump_then_abort": 5.0}
         run.jumped = sum(jumps.get(fired.action, 0.0) for fired in self._probe.trace.fired)
         run.burst = 8 + 5 * max([len(getattr(m, "tool_calls", ())) for m in run.messages] or [0])
+        # sealing the outer run seals those that are nested in it, in the same step
+        run.burst += sum(8 + 5 * sum(e.type == "tool_execution_start" for e in part) for part in run.nested.values())
 
     async def _use_again(self) -> None:
         """A second run, with a model that just answers: is the agent still good, and was nothing lost?"""

@@ -20,9 +20,10 @@ __all__ = ["WatchedModel", "watched_hook", "watched_tool"]
 
 
 class WatchedModel:
-    """A model that notes what it is sent, and whether it returned or was cut."""
+    """A model that notes what it is sent, and whether it returned or was cut; a nested one decides no outcome."""
 
-    def __init__(self, model: Model, watch: "AgentWatch") -> None:
+    def __init__(self, model: Model, watch: "AgentWatch", *, is_nested: bool = False) -> None:
+        self._is_nested = is_nested
         self.name, self.provider = model.name, model.provider
         self._model = model
         self._watch = watch
@@ -30,7 +31,7 @@ class WatchedModel:
     async def stream(self, request: ModelRequest, out: MessageWriter) -> None:
         """The model's own, noted."""
         watch = self._watch
-        watch.note("request", request)
+        watch.note("nested_request" if self._is_nested else "request", request)
         watch.run.open_streams += 1
         watch.point("a request is sent")
         how = "cut"
@@ -38,11 +39,13 @@ class WatchedModel:
             await self._model.stream(request, out)
             how = "returned"
         except Exception:
-            watch.cause("error")
+            if not self._is_nested:
+                watch.cause("error")
             raise
         finally:
             watch.run.open_streams -= 1
-            watch.note("response", how)
+            if not self._is_nested:
+                watch.note("response", how)
 
 
 def watched_hook(name: str, hook: Callable[..., Any], watch: "AgentWatch") -> Callable[..., Any]:
@@ -64,16 +67,18 @@ def watched_hook(name: str, hook: Callable[..., Any], watch: "AgentWatch") -> Ca
     return watched
 
 
-def watched_tool(tool: Tool, watch: "AgentWatch") -> Tool:
-    """A tool that notes what becomes of each call, as the tool itself sees it."""
+def watched_tool(tool: Tool, watch: "AgentWatch", *, is_nested: bool = False) -> Tool:
+    """A tool that notes what becomes of each call, as the tool itself sees it; a nested one ends no run."""
 
     async def execute(arguments: dict[str, Any], context: ToolContext) -> Any:
-        return await _execute(tool, arguments, context, watch)
+        return await _execute(tool, arguments, context, watch, may_end=watch.raises_on_tool_error and not is_nested)
 
     return attrs.evolve(tool, execute=execute)
 
 
-async def _execute(tool: Tool, arguments: dict[str, Any], context: ToolContext, watch: "AgentWatch") -> Any:
+async def _execute(
+    tool: Tool, arguments: dict[str, Any], context: ToolContext, watch: "AgentWatch", *, may_end: bool
+) -> Any:
     def effect(phase: Any, value: Any = None) -> None:
         watch.note("effect", Effect(context.tool_call_id, tool.name, phase, value))
 
@@ -90,7 +95,7 @@ async def _execute(tool: Tool, arguments: dict[str, Any], context: ToolContext, 
         # a Cancelled that no cancelled scope explains is the tool's own
         own = _has_errors(error) or (isinstance(error, trio.Cancelled) and not in_cancelled_scope)
         effect("raised" if own else "cut", error)
-        if own and not in_cancelled_scope and watch.raises_on_tool_error and not isinstance(error, ToolError):
+        if own and not in_cancelled_scope and may_end and not isinstance(error, ToolError):
             watch.cause("error")
         raise
     except BaseException as error:

@@ -7,12 +7,13 @@ by every guarantee. What they are made of is in ``_cast``.
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import trio_agent
-from trio_agent import ModelError, ToolCall
+from trio_agent import Limits, ModelError, ToolCall
 
 from . import _cast as cast
+from . import _company as company
 from ._cast import calls, make, plain, racing, read, script, two_turns
 from ._guarantees import guarantees_hold
 from ._players import CleaningModel, FragmentModel
@@ -23,6 +24,7 @@ from ._watch import AGENT_ACTIONS
 
 __all__ = ["INTERRUPTED", "ORDERED", "ORDERED_AND_ENDED", "SCENARIOS", "SMALL"]
 
+APPROVED: Final[Mapping[str, Any]] = {"before_tool_call": company.approve}
 ERRORS = calls("failing", "grouping", "stale", "nosuch", "quick")
 
 _FUNCTIONS: Final[Mapping[str, Callable[[Probe], Awaitable[None]]]] = {
@@ -122,6 +124,48 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Probe], Awaitable[None]]]] = {
     ),
     "fragments": make(FragmentModel, cast.reading(pause=0.2), max_buffered_events=3),
     "chatty": make(script(calls("chatty"), "end"), cast.reading(pause=0.2), max_buffered_events=3),
+    "bounded_parallel": make(
+        script(calls("work", "quick", "transfer", "work", "timed"), "end"),
+        tool_execution="parallel",
+        max_parallel_tools=2,
+    ),
+    "approvals": make(script(calls("work", "transfer", "reporting", "quick", "work"), "end"), **APPROVED),
+    "approvals_parallel": make(
+        script(calls("work", "transfer", "quick", "work"), "end"), read, tool_execution="parallel", **APPROVED
+    ),
+    "approvals_steered": make(
+        script(calls("work", "quick", "work"), "end", "b"), racing(plain, 1.0, cast.steer), **APPROVED
+    ),
+    "limits": make(script(calls("work"), calls("work2", "transfer", "quick"), "end"), limits=Limits(tool_calls=3)),
+    "limits_parallel": make(
+        script(calls("work", "transfer", "quick", "quick"), "end"),
+        limits=Limits(tool_calls=2, seconds=30),
+        tool_execution="parallel",
+    ),
+    "repeated_calls": make(
+        script(calls("work", "work", "work"), "end"), limits=Limits(repeated_calls=2), before=cast.steer_and_follow
+    ),
+    "output": make(
+        script(["x", *calls("final_result", result="no")], "text", calls("work", "final_result", "quick", result=3)),
+        cast.prompting(output=int),
+        tool_execution="parallel",
+    ),
+    "nested": make(script(company.asks("ask", "work"), "end"), nested=company.ask_one),
+    "nested_block": make(
+        script(company.asks("ask", "work"), "end"), read, nested=company.ask_one, max_buffered_events=6
+    ),
+    "nested_parallel": make(
+        script(company.asks("ask", "ask2", "work"), "end"), read, nested=company.ask_two, tool_execution="parallel"
+    ),
+    "nested_deep": make(script(company.asks("ask3", "quick"), "end"), nested=company.ask_deep, abort_grace=0.6),
+    "nested_timeout": make(
+        script(company.asks("ask", "work"), "end"), nested=company.ask_in_time, tool_execution="parallel"
+    ),
+    "wrapped": make(
+        script(calls("retried", "bounded", "cached", "cached"), "end"),
+        nested=company.wrapped,
+        tool_execution="parallel",
+    ),
     "body_raises": make(two_turns, cast.raising_body, after_tool_call=cast.fail_after, max_buffered_events=64),
 }
 
@@ -142,6 +186,8 @@ _READ: Final = (
     "leaving",
     "errors_parallel",
     "hooks_parallel",
+    "approvals_parallel",
+    "nested_parallel",
 )
 
 
