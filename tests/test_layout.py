@@ -75,7 +75,7 @@ WORDS_AND_PORTS = {
     "_context",
 }
 WINGS = {"models"}
-ROOF = {"testing", "tools", "cli", "__main__"}
+ROOF = {"context", "testing", "tools", "cli", "__main__"}
 
 
 def isort_style(name: str) -> tuple[int, str]:

@@ -91,6 +91,8 @@ class WordsPrinter:
                 self._end_line()
             case ToolExecutionStart(tool_name=name, arguments=arguments):
                 self.say(f"[{name}] {brief(_call(arguments))}")
+            case ToolExecutionUpdate(event=inner) if inner is not None:
+                self._show_nested(event.tool_name, inner)
             case ToolExecutionUpdate(tool_call_id=id, partial_result=partial):
                 for line in _fresh(self._shown.get(id, ""), partial.text).splitlines()[-_LIVE_LINES:]:
                     self.say(f"  | {brief(line)}")
@@ -98,6 +100,13 @@ class WordsPrinter:
             case ToolExecutionEnd():
                 self._shown.pop(event.tool_call_id, None)
                 self.say(_ending(event))
+
+    def _show_nested(self, agent: str, event: AgentEvent) -> None:
+        # of a nested run only what it does: its text comes again in its result
+        if isinstance(event, ToolExecutionStart):
+            self.say(f"  {agent}: [{event.tool_name}] {brief(_call(event.arguments))}")
+        elif isinstance(event, ToolExecutionEnd):
+            self.say(f"  {agent}: {_ending(event)}")
 
     def say(self, text: str) -> None:
         """Print a line about what is going on; nothing with ``--quiet``."""
@@ -132,6 +141,13 @@ class JsonPrinter:
     def show(self, event: AgentEvent) -> None:
         """Print the event."""
         self.out.write(json.dumps(event_to_dict(event)) + "\n")
+
+    def _show_nested(self, agent: str, event: AgentEvent) -> None:
+        # of a nested run only what it does: its text comes again in its result
+        if isinstance(event, ToolExecutionStart):
+            self.say(f"  {agent}: [{event.tool_name}] {brief(_call(event.arguments))}")
+        elif isinstance(event, ToolExecutionEnd):
+            self.say(f"  {agent}: {_ending(event)}")
 
     def say(self, text: str) -> None:
         """Nothing: what happened is in the events."""

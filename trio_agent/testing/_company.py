@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 import trio
 
-from trio_agent import ModelError, Tool, ToolCall
+from trio_agent import HookContext, ModelError, Tool, ToolCall
 from trio_agent.tools import approval, with_audit, with_cache, with_retries, with_timeout
 
 from ._cast import calls
@@ -22,8 +22,12 @@ async def _decide(call: ToolCall, arguments: dict[str, Any]) -> Any:
     return {"transfer": {"seconds": 0.1}, "reporting": "not now"}.get(call.name, True)
 
 
-approve = approval(_decide, timeout=0.6)
-"""Approves, changes, refuses, and is late, by the tool's name."""
+_approve = approval(_decide, timeout=0.6)
+
+
+async def approve(call: ToolCall, arguments: dict[str, Any], context: HookContext) -> Any:
+    """Approves, changes, refuses, and is late, by the tool's name."""
+    return await _approve(call, arguments, context)
 
 
 def ask_one(watch: AgentWatch) -> Iterable[Tool]:

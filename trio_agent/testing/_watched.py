@@ -82,10 +82,11 @@ async def _execute(
     def effect(phase: Any, value: Any = None) -> None:
         watch.note("effect", Effect(context.tool_call_id, tool.name, phase, value))
 
-    effect("begun")
-    watch.point(f"in {tool.name}")
+    # before the point below: what is injected there is meant for this tool, not for one around it
     scope = watch.running[context.tool_call_id] = trio.CancelScope()
     try:
+        effect("begun")
+        watch.point(f"in {tool.name}")
         with scope:
             value = await tool.execute(arguments, context)
         if scope.cancelled_caught:
