@@ -26,7 +26,7 @@ from trio_agent import (
     open_event_stream,
     tool,
 )
-from trio_agent._writer import parse_arguments
+from trio_agent._json import parse_arguments
 from trio_agent.testing import ScriptedModel, check_events, check_transcript
 
 

@@ -79,7 +79,7 @@ def test_no_field_is_forgotten() -> None:
     left_out = {"_log", "_chunk_count"}
     for event, _ in EVENTS.values():
         names = {field.name for field in attrs.fields(type(event))} - left_out
-        assert names | {"type"} == set(event_to_dict(event))
+        assert {name.lstrip("_") for name in names} | {"type"} == set(event_to_dict(event))
 
 
 def test_messages_in_every_form() -> None:

@@ -16,7 +16,8 @@ from trio_agent import (
     ToolCall,
     Usage,
 )
-from trio_agent._writer import ResponseWriter, parse_arguments
+from trio_agent._json import parse_arguments
+from trio_agent._writer import ResponseWriter
 
 
 def writer() -> tuple[ResponseWriter, list[AgentEvent]]:

@@ -159,18 +159,39 @@ class MessageEnd:
     message: Message
 
 
+def _as_mapping(arguments: "Mapping[str, Any] | ToolCall") -> Mapping[str, Any]:
+    return arguments.arguments if isinstance(arguments, ToolCall) else arguments
+
+
 @attrs.frozen
-class ToolExecutionStart:
+class _ToolExecution:
+    """What the events of a tool call share: the fields that name it.
+
+    They carry the call in the place of its arguments: it may be that nobody ever looks at those, and then they are
+    never parsed.
+    """
+
+    __match_args__ = ("tool_call_id", "tool_name", "arguments")
+    tool_call_id: str
+    tool_name: str
+    _arguments: Mapping[str, Any] | ToolCall = attrs.field(eq=_as_mapping, repr=lambda value: repr(_as_mapping(value)))
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """What the model sent, as `ToolCall.arguments`."""
+        return _as_mapping(self._arguments)
+
+
+@attrs.frozen
+class ToolExecutionStart(_ToolExecution):
     """A tool call is taken up. A call that may not run (unknown, invalid, skipped) has this event too."""
 
     type: ClassVar[Literal["tool_execution_start"]] = "tool_execution_start"
-    tool_call_id: str
-    tool_name: str
-    arguments: Mapping[str, Any]
+    __match_args__ = _ToolExecution.__match_args__
 
 
 @attrs.frozen
-class ToolExecutionUpdate:
+class ToolExecutionUpdate(_ToolExecution):
     """A running tool reported progress, or something happened in the run of an agent that is the tool.
 
     Attributes:
@@ -181,16 +202,14 @@ class ToolExecutionUpdate:
     """
 
     type: ClassVar[Literal["tool_execution_update"]] = "tool_execution_update"
-    tool_call_id: str
-    tool_name: str
-    arguments: Mapping[str, Any]
+    __match_args__ = (*_ToolExecution.__match_args__, "partial_result", "path", "event")
     partial_result: ToolResult
     path: tuple[str, ...] = ()
     event: "AgentEvent | None" = None
 
 
 @attrs.frozen
-class ToolExecutionEnd:
+class ToolExecutionEnd(_ToolExecution):
     """A tool call is settled.
 
     Attributes:
@@ -202,9 +221,7 @@ class ToolExecutionEnd:
     """
 
     type: ClassVar[Literal["tool_execution_end"]] = "tool_execution_end"
-    tool_call_id: str
-    tool_name: str
-    arguments: Mapping[str, Any]
+    __match_args__ = (*_ToolExecution.__match_args__, "result", "is_error", "outcome", "exception", "duration")
     result: ToolResult
     is_error: bool
     outcome: ToolOutcome

@@ -16,7 +16,7 @@ from ._messages import ToolCall, ToolResult
 from ._output import ACCEPTED_TEXT, OutputSlot
 from ._run import Run
 from ._scopes import bare, is_cancelled, leaves, run_unprotected, say
-from ._tools import check_arguments, to_result
+from ._tools import check_arguments, check_call, to_result
 from ._verdicts import GRACE_TEXT, SKIPPED_TEXT
 from .abc import SKIP, Tool, ToolContext
 
@@ -39,10 +39,7 @@ async def prepare(run: Run, tool_call: ToolCall) -> tuple[Tool, dict[str, Any]] 
     if tool is None:
         record.refuse_call(tool_call, f"Tool {tool_call.name} not found", "rejected")
         return None
-    if tool_call.arguments_error is not None:
-        record.refuse_call(tool_call, f"Invalid arguments: {tool_call.arguments_error}", "rejected")
-        return None
-    arguments = _checked(run, tool_call, tool, tool_call.arguments)
+    arguments = _checked(run, tool_call, tool)
     hook = run.settings.config.before_tool_call
     if arguments is None or hook is None:
         return None if arguments is None else (tool, arguments)
@@ -65,9 +62,11 @@ async def prepare(run: Run, tool_call: ToolCall) -> tuple[Tool, dict[str, Any]] 
     return None if replaced is None else (tool, replaced)
 
 
-def _checked(run: Run, tool_call: ToolCall, tool: Tool, arguments: Any) -> dict[str, Any] | None:
+def _checked(
+    run: Run, tool_call: ToolCall, tool: Tool, replaced: dict[str, Any] | None = None
+) -> dict[str, Any] | None:
     try:
-        return check_arguments(tool, arguments)
+        return check_call(tool, tool_call) if replaced is None else check_arguments(tool, replaced)
     except (ValueError, RecursionError) as error:
         run.record.refuse_call(tool_call, f"Invalid arguments for tool {tool.name}: {say(error)}", "rejected")
         return None

@@ -1,9 +1,13 @@
 """JSON values that cannot be changed: what events and messages carry, so that no reader can alter a run."""
 
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 __all__ = ["FrozenDict", "FrozenList", "freeze", "thaw"]
+
+
+# looked up before anything else is asked of a value: nearly all of them are one of these
+_ATOMS: Final = frozenset({str, int, float, bool, type(None)})
 
 
 def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
@@ -34,8 +38,13 @@ class FrozenList(list[Any]):
 
 def freeze(value: Any) -> Any:
     """A deep, unchangeable copy of a JSON-like value; what is not a mapping or a sequence is kept as it is."""
-    if isinstance(value, FrozenDict | FrozenList):
+    kind = type(value)
+    if kind in _ATOMS or kind is FrozenDict or kind is FrozenList:
         return value
+    if kind is dict:
+        return FrozenDict({key: item if type(item) in _ATOMS else freeze(item) for key, item in value.items()})
+    if kind is list:
+        return FrozenList([item if type(item) in _ATOMS else freeze(item) for item in value])
     if isinstance(value, Mapping):
         return FrozenDict({key: freeze(item) for key, item in value.items()})
     if isinstance(value, list | tuple):
@@ -46,7 +55,7 @@ def freeze(value: Any) -> Any:
 def thaw(value: Any) -> Any:
     """A deep, plain copy of a JSON-like value, for code that wants to change it."""
     if isinstance(value, dict):
-        return {key: thaw(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [thaw(item) for item in value]
+        return {key: item if type(item) in _ATOMS else thaw(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [item if type(item) in _ATOMS else thaw(item) for item in value]
     return value

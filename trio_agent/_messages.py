@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import attrs
 
 from ._frozen import FrozenDict, freeze
+from ._json import parse_arguments
 
 __all__ = [
     "AssistantMessage",
@@ -35,6 +36,8 @@ Outcome: TypeAlias = Literal["completed", "aborted", "error", "limit", "deadline
 
 ToolOutcome: TypeAlias = Literal["completed", "failed", "rejected", "skipped", "cancelled", "not_started"]
 """What became of one tool call."""
+
+_set: Final = object.__setattr__
 
 
 @attrs.frozen
@@ -73,6 +76,31 @@ class ToolCall:
     name: str
     arguments: Mapping[str, Any] = attrs.field(factory=FrozenDict, converter=freeze)
     arguments_error: str | None = attrs.field(default=None, kw_only=True)
+    _text: str | None = attrs.field(default=None, init=False, eq=False, repr=False)
+
+    @classmethod
+    def from_text(cls, id: str, name: str, text: str) -> "ToolCall":
+        """A call as a model sends it: ``text`` is the JSON text of the arguments. It is parsed when ``arguments`` or
+        ``arguments_error`` is first looked at, which a run need not do."""
+        call = cls.__new__(cls)
+        _set(call, "id", id)
+        _set(call, "name", name)
+        _set(call, "_text", text)
+        return call
+
+    def __getattr__(self, field: str) -> Any:
+        # asked only for a slot that is empty: those two, as long as nobody has asked
+        if field not in ("arguments", "arguments_error"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {field!r}", name=field, obj=self)
+        arguments, problem = parse_arguments(self._text or "")
+        _set(self, "arguments", arguments)
+        _set(self, "arguments_error", problem)
+        return getattr(self, field)
+
+    @property
+    def unparsed(self) -> str | None:
+        """The text of the arguments, if the call was made of text."""
+        return self._text
 
     @arguments.validator
     def _check_arguments(self, attribute: object, value: object) -> None:

@@ -6,8 +6,8 @@ from typing import Any, Final, Generic, Literal, TypeVar
 
 import attrs
 
-from ._arguments import convert_to
 from ._json import refuse_constant
+from ._mend import convert_to
 from ._parameters import check_nested, closed_schema, readable
 from ._result import NO_OUTPUT
 from .abc import Tool, ToolContext

@@ -192,7 +192,7 @@ class RunRecord:
 
     def start_call(self, call: ToolCall) -> None:
         """Say that a call is taken up; whether its tool has begun to run is for `mark_running`."""
-        self.emit(ToolExecutionStart(call.id, call.name, call.arguments))
+        self.emit(ToolExecutionStart(call.id, call.name, call))
 
     def mark_running(self, call: ToolCall) -> None:
         """The tool begins in this very step: from here on its effects count as unknown until it settles."""
@@ -222,7 +222,7 @@ class RunRecord:
             ToolExecutionEnd(
                 call.id,
                 call.name,
-                call.arguments,
+                call,
                 settled.result,
                 settled.result.is_error,
                 settled.outcome,
@@ -248,7 +248,7 @@ class RunRecord:
         """A tool's ``update()``. False, and nothing happens, once the call has settled or the readers are full."""
         if self._sink.is_full or not self._runs(call):
             return False
-        self.emit(ToolExecutionUpdate(call.id, call.name, call.arguments, partial))
+        self.emit(ToolExecutionUpdate(call.id, call.name, call, partial))
         return True
 
     def tell_nested(self, call: ToolCall, event: AgentEvent) -> None:
@@ -259,12 +259,12 @@ class RunRecord:
         inner: AgentEvent | None = event
         if isinstance(event, ToolExecutionUpdate) and event.path:
             path, inner = (call.id, *event.path), event.event
-        self.emit(ToolExecutionUpdate(call.id, call.name, call.arguments, _NOTHING, path, inner))
+        self.emit(ToolExecutionUpdate(call.id, call.name, call, _NOTHING, path, inner))
 
     def tell_unendable(self, call: ToolCall, partial: ToolResult) -> None:
         """Say of a call that it outstays its grace: whatever the readers do, and while its tool still runs."""
         if self._grammar.state is RunState.CALLS and self._grammar.call_state(call.id) is CallState.RUNNING:
-            self.emit(ToolExecutionUpdate(call.id, call.name, call.arguments, partial))
+            self.emit(ToolExecutionUpdate(call.id, call.name, call, partial))
 
     def answer(self, call: ToolCall) -> None:
         """Enter the result message of an ended call."""

@@ -15,14 +15,14 @@ import trio
 
 from ._arguments import Converter
 from ._frozen import thaw
-from ._messages import Content, Part, ToolResult
+from ._messages import Content, Part, ToolCall, ToolResult
 from ._parameters import innermost, parameters_of, whose_signature
 from .abc import Tool, ToolContext
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
-__all__ = ["check_arguments", "check_schema", "to_result", "tool"]
+__all__ = ["check_arguments", "check_call", "check_schema", "to_result", "tool"]
 
 
 @overload
@@ -204,6 +204,21 @@ def check_arguments(tool: Tool, arguments: Mapping[str, Any]) -> dict[str, Any]:
     if lines:
         raise ValueError("; ".join(sorted(lines)))
     return fresh
+
+
+def check_call(tool: Tool, call: ToolCall) -> dict[str, Any]:
+    """The arguments to run ``tool`` with, of a call as the model sent it: a fresh, checked dict.
+
+    Raises:
+        ValueError: as `check_arguments`, or the model's text is not a JSON object.
+    """
+    if call.unparsed is not None and isinstance(tool.validate, Converter):
+        arguments = tool.validate.from_text(call.unparsed)
+        if arguments is not None:
+            return arguments
+    if call.arguments_error is not None:
+        raise ValueError(call.arguments_error)
+    return check_arguments(tool, call.arguments)
 
 
 def to_result(value: Any) -> ToolResult:

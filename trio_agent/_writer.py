@@ -12,34 +12,13 @@ import trio
 
 from ._errors import ModelError, ModelProtocolError
 from ._events import AgentEvent, Block, MessageLog, MessageStart, MessageUpdate
-from ._frozen import freeze
-from ._json import refuse_constant
 from ._messages import AssistantMessage, Part, StopReason, Text, Thinking, ToolCall, Usage
 from .abc import Model, ModelRequest
 
-__all__ = ["ResponseWriter", "complete", "parse_arguments"]
+__all__ = ["ResponseWriter", "complete"]
 
 _NON_FINAL: frozenset[str] = frozenset({"error", "aborted"})
 _STOP_REASONS: frozenset[str] = frozenset({"stop", "length", "tool_use", "error", "aborted"})
-
-
-def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
-    """A call's arguments from their JSON text: the object, and None or why the text is not one.
-
-    Empty text stands for no arguments: several servers send it for a tool without parameters.
-    """
-    if not text.strip():
-        return {}, None
-    try:
-        value = json.loads(text, parse_constant=refuse_constant)
-        frozen = freeze(value)
-    except ValueError as error:
-        return {}, f"the arguments are not valid JSON ({error}): {text[:200]}"
-    except RecursionError:
-        return {}, f"the arguments are nested too deeply: {text[:200]}"
-    if not isinstance(value, dict):
-        return {}, f"the arguments must be a JSON object, not {type(value).__name__}: {text[:200]}"
-    return frozen, None
 
 
 class ResponseWriter:
@@ -207,8 +186,7 @@ class ResponseWriter:
         elif block.kind == "thinking":
             block.finished = Thinking(joined, block.signature)
         else:
-            arguments, problem = parse_arguments(joined)
-            block.finished = ToolCall(block.call_id, block.call_name, arguments, arguments_error=problem)
+            block.finished = ToolCall.from_text(block.call_id, block.call_name, joined)
         index = len(self._log.blocks) - 1
         self._emit(MessageUpdate(f"{block.kind}_end", index, "", self._log, len(block.chunks)))  # type: ignore[arg-type]
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from trio_agent import tool
+from trio_agent import ToolCall, tool
 from trio_agent._arguments import Converter
+from trio_agent._json import parse_arguments
 from trio_agent._scopes import say
-from trio_agent._tools import check_arguments
-from trio_agent._writer import parse_arguments
+from trio_agent._tools import check_call
 
 from ._cases import CASES, FUNCTIONS, Case, bound
 from ._side import FULL, Side, serve
@@ -17,21 +17,20 @@ BUILDERS = frozenset(
     {"parameters_of", "Converter.__init__", "type_info", "defstruct", "schema_components", "_Translator.translate"}
 )
 INCLUDED = {
-    FULL: "parse_arguments (JSON to the frozen arguments of the record) and check_arguments; the text of a refusal",
+    FULL: "the ToolCall of the record, and check_call: JSON text to the function's arguments; the text of a refusal. "
+    "The record's own copy of the arguments is made when somebody looks at it, and is in none of the sides",
     BARE: "Converter, from arguments that are parsed already: no JSON",
 }
 
 
 def layer_call(case: Case, made: Any) -> Callable[[], Any]:
     """As `_writer` and `_execute` do it."""
-    text = case.text
+    text, name = case.text, case.function
 
     def call() -> Any:
-        arguments, problem = parse_arguments(text)
-        if problem is not None:
-            return problem
+        tool_call = ToolCall.from_text("c", name, text)
         try:
-            return check_arguments(made, arguments)
+            return check_call(made, tool_call)
         except (ValueError, RecursionError) as error:
             return f"Invalid arguments for tool {made.name}: {say(error)}"
 

@@ -48,10 +48,10 @@ FROM_OUTSIDE = [
         "an async before_tool_call decides about the call, its result says 'cancelled, effects unknown', though the "
         "tool has not been touched (not_started).",
         module="_record.py",
-        old="""        self.emit(ToolExecutionStart(call.id, call.name, call.arguments))
+        old="""        self.emit(ToolExecutionStart(call.id, call.name, call))
 """,
         new="""        self._running[call.id] = call, trio.current_time()
-        self.emit(ToolExecutionStart(call.id, call.name, call.arguments))
+        self.emit(ToolExecutionStart(call.id, call.name, call))
 """,
     ),
     Defect(
