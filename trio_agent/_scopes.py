@@ -55,8 +55,8 @@ async def run_unprotected(function: Callable[..., Awaitable[T]], *args: Any) -> 
 @trio.lowlevel.disable_ki_protection
 async def call(function: Callable[..., Any], *args: Any) -> Any:
     """Call the embedder's code, sync or async, with KeyboardInterrupt enabled."""
-    value = function(*args)
-    return await value if inspect.isawaitable(value) else value
+    # in one line: an interrupt between the call and the await would leave a coroutine that was never awaited
+    return await value if inspect.isawaitable(value := function(*args)) else value
 
 
 def is_cancelled() -> bool:

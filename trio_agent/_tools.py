@@ -120,8 +120,8 @@ def _executor(
         return {**arguments, **dict.fromkeys(contexts, context)} if contexts else arguments
 
     async def run_async(arguments: dict[str, Any], context: ToolContext) -> Any:
-        value = function(**bind(arguments, context))
-        return await value if inspect.isawaitable(value) else value
+        # in one line: an interrupt between the call and the await would leave a coroutine that was never awaited
+        return await value if inspect.isawaitable(value := function(**bind(arguments, context))) else value
 
     async def run_in_thread(arguments: dict[str, Any], context: ToolContext) -> Any:
         token = trio.lowlevel.current_trio_token()

@@ -17,8 +17,8 @@ BUILDERS = frozenset(
     {"parameters_of", "Converter.__init__", "type_info", "defstruct", "schema_components", "_Translator.translate"}
 )
 INCLUDED = {
-    FULL: "the ToolCall of the record, and check_call: JSON text to the function's arguments; the text of a refusal. "
-    "The record's own copy of the arguments is made when somebody looks at it, and is in none of the sides",
+    FULL: "check_call, as the loop calls it: JSON text to the function's arguments; refused: the ToolCall too, and the "
+    "text of the refusal. The record's own copy of the arguments is made when somebody looks at it: not in here",
     BARE: "Converter, from arguments that are parsed already: no JSON",
 }
 
@@ -26,11 +26,13 @@ INCLUDED = {
 def layer_call(case: Case, made: Any) -> Callable[[], Any]:
     """As `_writer` and `_execute` do it."""
     text, name = case.text, case.function
+    ready = ToolCall.from_text("c", name, text)
+    # a refused call keeps what was parsed of it: another one each time, or the second would cost less
+    take = (lambda: ready) if case.expected is not None else (lambda: ToolCall.from_text("c", name, text))
 
     def call() -> Any:
-        tool_call = ToolCall.from_text("c", name, text)
         try:
-            return check_call(made, tool_call)
+            return check_call(made, take())
         except (ValueError, RecursionError) as error:
             return f"Invalid arguments for tool {made.name}: {say(error)}"
 
