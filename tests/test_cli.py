@@ -26,8 +26,9 @@ import trio.testing
 from llmock_server import llmock
 from processes import is_running
 
-from trio_agent import AssistantMessage, ToolCall, ToolResultMessage, Usage, UserMessage
+from trio_agent import Agent, AssistantMessage, ToolCall, ToolResultMessage, Usage, UserMessage, tool
 from trio_agent.cli import Streams, UsageError, main, make_model, parse_arguments, run_cli
+from trio_agent.cli._show import WordsPrinter
 from trio_agent.testing import Fail, ScriptedModel, check_events
 
 COMMAND = [sys.executable, "-W", "error", "-m", "trio_agent"]
@@ -450,6 +451,28 @@ async def test_what_fails_is_said_in_one_line_and_the_answer_so_far_is_kept() ->
     assert await run_cli(parse_arguments(["--quiet", "hi"]), ScriptedModel(["half", Fail("no more")]), streams) == 1
     assert streams.stdout.getvalue() == "half\n"  # type: ignore[attr-defined]
     assert streams.stderr.getvalue() == "trio-agent: ModelError: no more\n"  # type: ignore[attr-defined]
+
+
+async def test_what_a_nested_agent_does_is_shown_and_its_text_is_not_said_twice() -> None:
+    @tool
+    async def count(word: str) -> int:
+        """Count letters."""
+        return len(word)
+
+    inner = Agent(ScriptedModel(["so ", ToolCall("i", "count", {"word": "abc"})], "three"), tools=[count])
+    model = ScriptedModel([ToolCall("o", "ask", {"prompt": "how many"})], "It is three.")
+    streams = in_memory()
+    agent = Agent(model, tools=[inner.as_tool("ask", "Ask another agent.")])
+    printer = WordsPrinter(streams, quiet=False)
+    async with agent.run("hi") as run:
+        async for event in run:
+            printer.show(event)
+    lines = streams.stderr.getvalue().splitlines()
+    assert lines[0] == "[ask] how many"
+    assert lines[1] == "  ask: [count] abc"
+    assert lines[2].startswith("  ask: ")
+    assert [line for line in lines if "so" in line.split()] == []
+    assert streams.stdout.getvalue().strip() == "It is three."
 
 
 async def test_a_reader_that_leaves_ends_the_run_where_it_is() -> None:

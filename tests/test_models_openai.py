@@ -5,6 +5,7 @@ import re
 import traceback
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 from fake_writer import FakeWriter
@@ -22,6 +23,7 @@ from trio_agent._messages import (
     Usage,
     UserMessage,
 )
+from trio_agent._parameters import closed_schema
 from trio_agent.abc import Model, ModelOptions, ModelRequest, Tool
 from trio_agent.models import OpenAIChatModel
 from trio_agent.models._openai_decode import ChatChunks
@@ -570,6 +572,37 @@ def test_body():
         "seed": 1,
         "stream_options": None,
     }
+
+
+class Step(msgspec.Struct):
+    """One of the steps."""
+
+    why: str
+
+
+class Answer(msgspec.Struct):
+    """All of it."""
+
+    steps: list[Step]
+    sure: bool
+
+
+class Loose(msgspec.Struct):
+    """Something in it may be left out."""
+
+    steps: list[Answer]
+    note: str = ""
+
+
+@pytest.mark.parametrize(("type_", "strict"), [(Answer, True), (Loose, False), (dict[str, int], False)])
+def test_a_response_schema_is_strict_where_a_server_could_take_it_so(type_, strict):
+    schema = closed_schema(type_)
+    body = encode(HELLO, response_schema=schema)
+    assert body["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "result", "schema": schema, "strict": strict},
+    }
+    assert "response_format" not in encode(HELLO)
 
 
 def test_tool_choice():

@@ -65,8 +65,9 @@ class Budget:
                 return "seconds"
             budget = budget._outer
         allowed = self._limits.repeated_calls
-        same = self._last == (call.name, call.arguments)
-        return "repeated_calls" if allowed is not None and same and self._repeats >= allowed else None
+        if allowed is None or self._repeats < allowed:
+            return None
+        return "repeated_calls" if self._last == (call.name, call.arguments) else None
 
     def _count(self, call: ToolCall) -> None:
         budget: Budget | None = self

@@ -114,8 +114,9 @@ def _description_of(function: Callable[..., Any]) -> Described:
     named = whose_signature(function)
     if inspect.isroutine(named) or hasattr(named, "__wrapped__"):
         return describe(named)
-    of_call = describe(type(named).__call__)
-    return of_call if of_call.text else describe(type(named))
+    call = type(named).__call__
+    # asked of the method itself: getdoc() would find what Python says about every __call__ there is
+    return describe(call if call.__doc__ else type(named))
 
 
 def _hints(function: Callable[..., Any], tool_name: str) -> dict[str, Any]:

@@ -142,13 +142,6 @@ class JsonPrinter:
         """Print the event."""
         self.out.write(json.dumps(event_to_dict(event)) + "\n")
 
-    def _show_nested(self, agent: str, event: AgentEvent) -> None:
-        # of a nested run only what it does: its text comes again in its result
-        if isinstance(event, ToolExecutionStart):
-            self.say(f"  {agent}: [{event.tool_name}] {brief(_call(event.arguments))}")
-        elif isinstance(event, ToolExecutionEnd):
-            self.say(f"  {agent}: {_ending(event)}")
-
     def say(self, text: str) -> None:
         """Nothing: what happened is in the events."""
 
