@@ -55,6 +55,9 @@ FINDS = {
     "skipped-without-an-answer": ("single", "sequential"),
     "guard-never-dismissed": ("single", "small"),
     "no-time-while-steering-waits": ("single", "sequential"),
+    "nested-grace-of-its-own": ("single", "nested_deep"),
+    "nested-run-shielded": ("single", "nested"),
+    "approval-outlasts-the-abort": ("single", "approvals"),
 }
 
 NOT_FOUND = {

@@ -35,4 +35,38 @@ BY_US = [
         old="""deadline=math.inf if tool.timeout is None""",
         new="""deadline=(0 if run.has_steering() else math.inf) if tool.timeout is None""",
     ),
+    Defect(
+        name="nested-grace-of-its-own",
+        guarantee="G13",
+        why="An agent that is a tool has an abort_grace of its own, so why not use it: but the run around it has to be "
+        "over when its own grace is over.",
+        module="_nested.py",
+        old="""        config.abort_grace = min(config.abort_grace, outer.run.grace)
+""",
+        new="""        pass
+""",
+    ),
+    Defect(
+        name="nested-run-shielded",
+        guarantee="G4",
+        why="A nested run must be sealed before its call has a result, and a shield makes sure of that. It also keeps "
+        "the abort out: the nested agent goes on to ask its model and to start tools.",
+        module="_nested.py",
+        old="""    await drive(run, Guard(run))
+""",
+        new="""    with trio.CancelScope(shield=True):
+        await drive(run, Guard(run))
+""",
+    ),
+    Defect(
+        name="approval-outlasts-the-abort",
+        guarantee="G13",
+        why="A person who has begun to read should not be interrupted: the wait is shielded, and the run cannot end "
+        "before they have answered.",
+        module="tools/_approval.py",
+        old="""        with trio.CancelScope() as scope:
+            if timeout""",
+        new="""        with trio.CancelScope(shield=True) as scope:
+            if timeout""",
+    ),
 ]

@@ -129,7 +129,9 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Probe], Awaitable[None]]]] = {
         tool_execution="parallel",
         max_parallel_tools=2,
     ),
-    "approvals": make(script(calls("work", "transfer", "reporting", "quick", "work"), "end"), **APPROVED),
+    "approvals": make(
+        script(calls("work", "transfer", "reporting", "quick", "work"), "end"), abort_grace=0.1, **APPROVED
+    ),
     "approvals_parallel": make(
         script(calls("work", "transfer", "quick", "work"), "end"), read, tool_execution="parallel", **APPROVED
     ),
