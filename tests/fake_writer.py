@@ -16,6 +16,9 @@ class FakeWriter:
         self.blocks: list[list[str]] = []
         self.usages: list[Usage] = []
         self.stop: str | None = None
+        self.raw_stop: str | None = None
+        self.extras: list[dict[str, Any]] = []
+        self.retries: list[Any] = []
         self._open: list[str] | None = None
         self._on_write = on_write
 
@@ -53,7 +56,8 @@ class FakeWriter:
         self._open[1] += json_fragment
         await self._wait()
 
-    async def tool_call_end(self) -> None:
+    async def tool_call_end(self, extra: Any = {}) -> None:  # noqa: B006
+        self.extras.append(dict(extra))
         if self._open is None or self._open[0] != "call":
             raise ModelProtocolError("no open call")
         self._open = None
@@ -67,8 +71,17 @@ class FakeWriter:
     def usage(self, usage: Usage) -> None:
         self.usages.append(usage)
 
-    def finish(self, stop_reason: Any) -> None:
+    async def redacted_thinking(self, signature: str) -> None:
+        self._open = None
+        self.blocks.append(["redacted", "", signature])
+        await self._wait()
+
+    def finish(self, stop_reason: Any, raw: str | None = None) -> None:
         self.stop = stop_reason
+        self.raw_stop = raw
+
+    def retrying(self, error: Any, *, attempt: int, delay: float, model: Any) -> None:
+        self.retries.append((error, attempt, delay, model.name))
 
     def prose(self, kind: str) -> str:
         return "".join(block[1] for block in self.blocks if block[0] == kind)

@@ -15,6 +15,8 @@ from trio_agent import (
     MessageEnd,
     MessageStart,
     MessageUpdate,
+    ModelConnectionError,
+    ModelRetry,
     Text,
     Thinking,
     ToolCall,
@@ -33,13 +35,21 @@ from trio_agent import (
 from trio_agent._events import MessageLog
 
 ASSISTANT = AssistantMessage(
-    (Thinking("hm", "sig"), Text("hi"), ToolCall("a", "t", {"x": [1]})), "tool_use", usage=Usage(1, 2), timestamp=5.0
+    (Thinking("hm", "sig"), Text("hi"), ToolCall("a", "t", {"x": [1]}, extra={"server": "wants it"})),
+    "tool_use",
+    usage=Usage(1, 2, reasoning_tokens=1),
+    raw_stop_reason="tool_calls",
+    timestamp=5.0,
 )
 RESULT = ToolResultMessage("a", "t", "ok", details=object(), timestamp=6.0)
 DONE = ToolResult("ok", details=object())
 EVENTS: dict[type, tuple[AgentEvent, dict[str, object]]] = {
     AgentStart: (AgentStart(), {}),
     TurnStart: (TurnStart(2), {"turn": 2}),
+    ModelRetry: (
+        ModelRetry(2, 0.5, ModelConnectionError("gone"), "m"),
+        {"attempt": 2, "delay": 0.5, "error": {"type": "ModelConnectionError", "message": "gone"}, "model": "m"},
+    ),
     MessageStart: (MessageStart(ASSISTANT), {"message": message_to_dict(ASSISTANT)}),
     MessageUpdate: (
         MessageUpdate("text_delta", 1, "x", MessageLog(), 1),
@@ -86,13 +96,27 @@ def test_messages_in_every_form() -> None:
     assert message_to_dict(ASSISTANT) == {
         "role": "assistant",
         "content": [
-            {"type": "thinking", "thinking": "hm", "signature": "sig"},
+            {"type": "thinking", "thinking": "hm", "signature": "sig", "redacted": False},
             {"type": "text", "text": "hi"},
-            {"type": "tool_call", "id": "a", "name": "t", "arguments": {"x": [1]}, "arguments_error": None},
+            {
+                "type": "tool_call",
+                "id": "a",
+                "name": "t",
+                "arguments": {"x": [1]},
+                "arguments_error": None,
+                "extra": {"server": "wants it"},
+            },
         ],
         "stop_reason": "tool_use",
+        "raw_stop_reason": "tool_calls",
         "error_message": None,
-        "usage": {"input_tokens": 1, "output_tokens": 2, "cache_read_tokens": 0, "cache_write_tokens": 0},
+        "usage": {
+            "input_tokens": 1,
+            "output_tokens": 2,
+            "cache_read_tokens": 0,
+            "cache_write_tokens": 0,
+            "reasoning_tokens": 1,
+        },
         "model": "",
         "provider": "",
         "timestamp": 5.0,

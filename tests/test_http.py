@@ -140,7 +140,7 @@ class OtherClient:
 async def test_any_client_of_the_same_shape_will_do():
     client = OtherClient()
     assert await fetch(transport("http://x/v1/?v=2", client=client, timeout=60)) == b"data: hello\n\n"
-    assert client.sent == [("POST", "http://x/v1/x?v=2", b'{"a":1}', (10.0, 60, 60, None))]
+    assert client.sent == [("POST", "http://x/v1/x?v=2", b'{"a":1}', (10.0, None, 60, None))]
 
 
 # --- the wall
@@ -200,7 +200,7 @@ async def test_silence_is_a_timeout(mock_clock):
 
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(keep_jumping, mock_clock, server, 601)
-                with pytest.raises(ModelTimeoutError, match="did not send anything in time") as caught:
+                with pytest.raises(ModelTimeoutError, match="did not send an") as caught:
                     await fetch(http)
                 nursery.cancel_scope.cancel()
             assert server.url in str(caught.value)

@@ -224,7 +224,7 @@ def test_every_event_class_has_a_grammar_row_and_a_test() -> None:
     symbols = {symbol for table in (RUN, CALL) for row in table.values() for symbol in row}
     rows = {"message_start": "assistant_start", "message_end": "assistant_end"}
     events = typing.get_args(trio_agent.AgentEvent)
-    assert len(events) == 10
+    assert len(events) == 11
     tests = (TESTS / "test_grammar.py").read_text()
     for event in events:
         assert rows.get(event.type, event.type) in symbols, event

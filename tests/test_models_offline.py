@@ -44,7 +44,7 @@ class Notes:
     async def tool_call_delta(self, json_fragment: str) -> None:
         self.said.append(("fragment", json_fragment))
 
-    async def tool_call_end(self) -> None:
+    async def tool_call_end(self, extra: Any = {}) -> None:  # noqa: B006
         self.said.append(("end",))
 
     def usage(self, usage: Usage) -> None:

@@ -12,6 +12,7 @@ from ._events import (
     MessageEnd,
     MessageStart,
     MessageUpdate,
+    ModelRetry,
     ToolExecutionEnd,
     ToolExecutionStart,
     ToolExecutionUpdate,
@@ -42,6 +43,7 @@ def event_to_dict(event: AgentEvent) -> dict[str, Any]:
     ====================== =======================================================================================
     agent_start            none
     turn_start             turn
+    model_retry            attempt, delay, error, model
     message_start          message
     message_update         kind, content_index, delta (the partial message is left out)
     message_end            message
@@ -62,6 +64,8 @@ def event_to_dict(event: AgentEvent) -> dict[str, Any]:
             pass
         case TurnStart(turn):
             encoded["turn"] = turn
+        case ModelRetry(attempt, delay, error, model):
+            encoded |= {"attempt": attempt, "delay": delay, "error": _error(error), "model": model}
         case MessageStart(message) | MessageEnd(message):
             encoded["message"] = message_to_dict(message)
         case MessageUpdate(kind, index, delta):
@@ -108,15 +112,16 @@ def _tool_event(event: ToolExecutionStart | ToolExecutionUpdate | ToolExecutionE
 def message_to_dict(message: Message) -> dict[str, Any]:
     """A message as JSON values: ``role``, ``content`` (a list of parts), ``timestamp``, and what its kind has besides.
 
-    Parts have a ``type``: text (text), thinking (thinking, signature), image (data in base64, mime_type), tool_call
-    (id, name, arguments, arguments_error). An assistant message has stop_reason, error_message, usage, model and
-    provider; a tool_result has tool_call_id, tool_name and is_error. Fields that a subclass of `CustomMessage` added
-    are left out.
+    Parts have a ``type``: text (text), thinking (thinking, signature, redacted), image (data in base64, mime_type),
+    tool_call (id, name, arguments, arguments_error, extra). An assistant message has stop_reason, raw_stop_reason,
+    error_message, usage, model and provider; a tool_result has tool_call_id, tool_name and is_error. Fields that a
+    subclass of `CustomMessage` added are left out.
     """
     encoded: dict[str, Any] = {"role": message.role, "content": [_part(part) for part in message.content]}
     if isinstance(message, AssistantMessage):
         encoded |= {
             "stop_reason": message.stop_reason,
+            "raw_stop_reason": message.raw_stop_reason,
             "error_message": message.error_message,
             "usage": usage_to_dict(message.usage),
             "model": message.model,
@@ -139,6 +144,7 @@ def usage_to_dict(usage: Usage) -> dict[str, int]:
         "output_tokens": usage.output_tokens,
         "cache_read_tokens": usage.cache_read_tokens,
         "cache_write_tokens": usage.cache_write_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
     }
 
 
@@ -147,7 +153,7 @@ def _part(part: Part) -> dict[str, Any]:
         case Text(text):
             return {"type": "text", "text": text}
         case Thinking(thinking, signature):
-            return {"type": "thinking", "thinking": thinking, "signature": signature}
+            return {"type": "thinking", "thinking": thinking, "signature": signature, "redacted": part.redacted}
         case Image(data, mime_type):
             return {"type": "image", "data": base64.b64encode(data).decode(), "mime_type": mime_type}
         case ToolCall(id, name, arguments):
@@ -157,6 +163,7 @@ def _part(part: Part) -> dict[str, Any]:
                 "name": name,
                 "arguments": _json(arguments),
                 "arguments_error": part.arguments_error,
+                "extra": _json(part.extra),
             }
 
 

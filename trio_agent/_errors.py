@@ -9,9 +9,11 @@ __all__ = [
     "AgentBusyError",
     "GrammarError",
     "ModelConnectionError",
+    "ModelContextError",
     "ModelError",
     "ModelOutputError",
     "ModelProtocolError",
+    "ModelRefusalError",
     "ModelStatusError",
     "ModelTimeoutError",
     "NothingToResumeError",
@@ -36,19 +38,39 @@ class NothingToResumeError(RuntimeError):
 
 
 class ModelError(Exception):
-    """The provider failed. The run ends with outcome ``error`` and keeps the text received so far."""
+    """The provider failed. The run ends with outcome ``error`` and keeps the text received so far.
+
+    Attributes:
+        retryable: may the same request succeed if it is simply sent again?
+    """
+
+    retryable: bool = False
+
+    def __init__(self, message: str = "", *, retryable: bool | None = None) -> None:
+        super().__init__(message)
+        if retryable is not None:
+            self.retryable = retryable
 
 
 class ModelConnectionError(ModelError):
     """The server could not be reached, or the connection broke before the response was complete."""
 
+    retryable = True
+
 
 class ModelTimeoutError(ModelError):
     """The server did not answer, or did not go on answering, in time."""
 
+    retryable = True
+
 
 class ModelProtocolError(ModelError):
-    """The server answered, but not in a form that is a complete and legal response."""
+    """The server answered, but not in a form that is a complete and legal response. ``retryable`` where the response
+    is legal as far as it goes, and cut off."""
+
+
+class ModelRefusalError(ModelError):
+    """The model, or a filter in front of it, will not answer. Sending the same again would not help."""
 
 
 class ModelOutputError(ModelError):
@@ -60,13 +82,27 @@ class ModelStatusError(ModelError):
 
     Attributes:
         status: the HTTP status code, or None if the refusal came inside a stream.
+        code: what the server calls the error (``"rate_limit_exceeded"``, ``overloaded_error``, 503), or None.
         retry_after: how many seconds the server asks to wait, or None.
     """
 
-    def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        code: str | int | None = None,
+        retry_after: float | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        super().__init__(message, retryable=retryable)
         self.status = status
+        self.code = code
         self.retry_after = retry_after
+
+
+class ModelContextError(ModelStatusError):
+    """The request is longer than the model's context. Shorten it (`trio_agent.context`); again would not help."""
 
 
 class ToolError(Exception):

@@ -31,6 +31,7 @@ __all__ = [
     "MessageLog",
     "MessageStart",
     "MessageUpdate",
+    "ModelRetry",
     "ToolExecutionEnd",
     "ToolExecutionStart",
     "ToolExecutionUpdate",
@@ -61,8 +62,10 @@ class Block:
     kind: Literal["text", "thinking", "tool_call"]
     chunks: list[str] = attrs.field(factory=list)
     signature: str | None = None
+    redacted: bool = False
     call_id: str = ""
     call_name: str = ""
+    call_extra: dict[str, Any] = attrs.field(factory=dict)
     finished: Part | None = None
 
     def as_of(self, chunk_count: int) -> Part:
@@ -103,6 +106,24 @@ class TurnStart:
 
     type: ClassVar[Literal["turn_start"]] = "turn_start"
     turn: int
+
+
+@attrs.frozen
+class ModelRetry:
+    """A request failed before the first of its response was seen, and another one is sent.
+
+    Attributes:
+        attempt: which one comes now; the first retry is 2.
+        delay: seconds before it is sent.
+        error: what the failed one raised, a `ModelError`.
+        model: who is asked now.
+    """
+
+    type: ClassVar[Literal["model_retry"]] = "model_retry"
+    attempt: int
+    delay: float
+    error: BaseException = attrs.field(eq=False)
+    model: str = ""
 
 
 @attrs.frozen
@@ -254,6 +275,7 @@ class AgentEnd:
 AgentEvent: TypeAlias = (
     AgentStart
     | TurnStart
+    | ModelRetry
     | MessageStart
     | MessageUpdate
     | MessageEnd

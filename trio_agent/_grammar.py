@@ -2,7 +2,7 @@
 
 The grammar of a run, as one line (DESIGN.md section 4):
 
-    agent_start (turn_start input* [assistant message, then its calls] turn_end)+ agent_end
+    agent_start (turn_start input* model_retry* [assistant message, then its calls] turn_end)+ agent_end
 
 It is kept as two literal tables, in the manner of h11: one for the run and one for each tool call, because a
 finite table cannot count calls. ``RUN`` maps a state and a symbol to the next state; a symbol is an event's type,
@@ -53,7 +53,12 @@ _S = RunState
 RUN: Final[dict[RunState, dict[str, RunState]]] = {
     _S.IDLE: {"agent_start": _S.STARTED},
     _S.STARTED: {"turn_start": _S.TURN},
-    _S.TURN: {"input_start": _S.INPUT, "assistant_start": _S.ASSISTANT, "turn_end": _S.BETWEEN},
+    _S.TURN: {
+        "input_start": _S.INPUT,
+        "model_retry": _S.TURN,
+        "assistant_start": _S.ASSISTANT,
+        "turn_end": _S.BETWEEN,
+    },
     _S.INPUT: {"input_end": _S.TURN},
     _S.ASSISTANT: {"message_update": _S.ASSISTANT, "assistant_end": _S.CALLS},
     _S.CALLS: {

@@ -32,7 +32,7 @@ async def run_turns(run: Run) -> Outcome:
             if message.stop_reason in ("error", "aborted"):
                 record.end_turn()
                 return "error"
-            wants_answer = await run_calls(run, message)
+            wants_answer = await run_calls(run, message) or message.stop_reason == "pause"
             record.end_turn()
             if run.truncated > 1:
                 record.decide("error", ModelError("two responses in a row were cut off at their length limit"))

@@ -28,8 +28,8 @@ __all__ = [
     "UserMessage",
 ]
 
-StopReason: TypeAlias = Literal["stop", "length", "tool_use", "error", "aborted"]
-"""Why a *response* ended."""
+StopReason: TypeAlias = Literal["stop", "length", "tool_use", "pause", "error", "aborted"]
+"""Why a *response* ended. After ``pause`` the model wants to go on: the run asks it again at once."""
 
 Outcome: TypeAlias = Literal["completed", "aborted", "error", "limit", "deadline", "cancelled"]
 """Why a *run* ended. The first cause, by time, decides."""
@@ -38,6 +38,7 @@ ToolOutcome: TypeAlias = Literal["completed", "failed", "rejected", "skipped", "
 """What became of one tool call."""
 
 _set: Final = object.__setattr__
+_NOTHING: Final = FrozenDict()
 
 
 @attrs.frozen
@@ -49,10 +50,16 @@ class Text:
 
 @attrs.frozen
 class Thinking:
-    """A model's reasoning. ``signature`` is what some providers want back to accept it again."""
+    """A model's reasoning.
+
+    Attributes:
+        signature: what some providers want back to accept it again.
+        redacted: the provider hides the text; ``signature`` stands for it.
+    """
 
     thinking: str = attrs.field(validator=attrs.validators.instance_of(str))
     signature: str | None = None
+    redacted: bool = attrs.field(default=False, kw_only=True)
 
 
 @attrs.frozen
@@ -70,22 +77,25 @@ class ToolCall:
     Attributes:
         arguments: a JSON object, unchangeable. Empty while the call is still streaming.
         arguments_error: why the text the model sent is not a JSON object, or None. Such a call is rejected.
+        extra: what else the server said of the call and wants back with it, by its own names.
     """
 
     id: str
     name: str
     arguments: Mapping[str, Any] = attrs.field(factory=FrozenDict, converter=freeze)
     arguments_error: str | None = attrs.field(default=None, kw_only=True)
+    extra: Mapping[str, Any] = attrs.field(factory=FrozenDict, converter=freeze, kw_only=True)
     _text: str | None = attrs.field(default=None, init=False, eq=False, repr=False)
 
     @classmethod
-    def from_text(cls, id: str, name: str, text: str) -> "ToolCall":
+    def from_text(cls, id: str, name: str, text: str, extra: Mapping[str, Any] = _NOTHING) -> "ToolCall":
         """A call as a model sends it: ``text`` is the JSON text of the arguments. It is parsed when ``arguments`` or
         ``arguments_error`` is first looked at, which a run need not do."""
         call = cls.__new__(cls)
         _set(call, "id", id)
         _set(call, "name", name)
         _set(call, "_text", text)
+        _set(call, "extra", freeze(extra))
         return call
 
     def __getattr__(self, field: str) -> Any:
@@ -139,13 +149,15 @@ def text_of(parts: Iterable[Part]) -> str:
 class Usage:
     """Tokens of one response, or of a whole run; add two with ``+``.
 
-    ``input_tokens`` includes those read from and written to a cache, as OpenTelemetry's GenAI conventions count.
+    ``input_tokens`` includes those read from and written to a cache, as OpenTelemetry's GenAI conventions count;
+    ``output_tokens`` includes those of reasoning.
     """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(
@@ -153,6 +165,7 @@ class Usage:
             self.output_tokens + other.output_tokens,
             self.cache_read_tokens + other.cache_read_tokens,
             self.cache_write_tokens + other.cache_write_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
         )
 
 
@@ -176,7 +189,10 @@ class UserMessage:
 
 @attrs.frozen
 class AssistantMessage:
-    """One response of a model. With stop reason ``error`` or ``aborted`` it carries no tool calls."""
+    """One response of a model. With stop reason ``error`` or ``aborted`` it carries no tool calls.
+
+    ``raw_stop_reason`` is what the server called the end, if it said so.
+    """
 
     role: ClassVar[Literal["assistant"]] = "assistant"
     content: tuple[Part, ...] = attrs.field(converter=to_parts)
@@ -185,6 +201,7 @@ class AssistantMessage:
     usage: Usage = attrs.field(factory=Usage)
     model: str = ""
     provider: str = ""
+    raw_stop_reason: str | None = attrs.field(default=None, kw_only=True, eq=False)
     timestamp: float = _timestamp()
 
     @property

@@ -11,14 +11,15 @@ from typing import Any, Literal
 import trio
 
 from ._errors import ModelError, ModelProtocolError
-from ._events import AgentEvent, Block, MessageLog, MessageStart, MessageUpdate
+from ._events import AgentEvent, Block, MessageLog, MessageStart, MessageUpdate, ModelRetry
+from ._frozen import FrozenDict
 from ._messages import AssistantMessage, Part, StopReason, Text, Thinking, ToolCall, Usage
 from .abc import Model, ModelRequest
 
 __all__ = ["ResponseWriter", "complete"]
 
 _NON_FINAL: frozenset[str] = frozenset({"error", "aborted"})
-_STOP_REASONS: frozenset[str] = frozenset({"stop", "length", "tool_use", "error", "aborted"})
+_STOP_REASONS: frozenset[str] = frozenset({"stop", "length", "tool_use", "pause", "error", "aborted"})
 
 
 class ResponseWriter:
@@ -44,6 +45,7 @@ class ResponseWriter:
         self._ids: set[str] = set()
         self._usage = Usage()
         self._stop_reason: StopReason | None = None
+        self._raw_stop_reason: str | None = None
         self._started = False
         self._closed = False
 
@@ -82,9 +84,9 @@ class ResponseWriter:
         await self._room()
 
     @trio.lowlevel.enable_ki_protection
-    async def tool_call_end(self) -> None:
+    async def tool_call_end(self, extra: Mapping[str, Any] = FrozenDict()) -> None:
         """See `MessageWriter.tool_call_end`."""
-        self._open_call("tool_call_end")
+        self._open_call("tool_call_end").call_extra.update(extra)
         self._end_block()
         await self._room()
 
@@ -96,6 +98,14 @@ class ResponseWriter:
         await self.tool_call_end()
 
     @trio.lowlevel.enable_ki_protection
+    async def redacted_thinking(self, signature: str) -> None:
+        """See `MessageWriter.redacted_thinking`."""
+        self._check_open()
+        self._begin(Block("thinking", signature=signature, redacted=True))
+        self._end_block()
+        await self._room()
+
+    @trio.lowlevel.enable_ki_protection
     def usage(self, usage: Usage) -> None:
         """See `MessageWriter.usage`."""
         if not isinstance(usage, Usage):
@@ -103,12 +113,22 @@ class ResponseWriter:
         self._usage = usage
 
     @trio.lowlevel.enable_ki_protection
-    def finish(self, stop_reason: StopReason) -> None:
+    def finish(self, stop_reason: StopReason, raw: str | None = None) -> None:
         """See `MessageWriter.finish`."""
         if stop_reason not in _STOP_REASONS:
             raise ValueError(f"finish() takes one of {sorted(_STOP_REASONS)}, not {stop_reason!r}")
         self._check_open()
         self._stop_reason = stop_reason
+        self._raw_stop_reason = raw
+
+    @trio.lowlevel.enable_ki_protection
+    def retrying(self, error: ModelError, *, attempt: int, delay: float, model: Model) -> None:
+        """See `MessageWriter.retrying`."""
+        self._check_open()
+        if self._started:
+            raise RuntimeError("a response that has begun cannot be tried again: its events have been said")
+        self._log.model, self._log.provider = model.name, model.provider
+        self._emit(ModelRetry(attempt, delay, error, model.name))
 
     def close(self, failure: StopReason | None = None, error_message: str | None = None) -> AssistantMessage:
         """End the response and build its message; sync. The events of ``message_start`` and of an open block's
@@ -129,7 +149,15 @@ class ResponseWriter:
             content = [part for part in content if not isinstance(part, ToolCall)]
         elif has_calls and reason == "stop":
             reason = "tool_use"
-        return AssistantMessage(content, reason, error_message, self._usage, self._log.model, self._log.provider)
+        return AssistantMessage(
+            content,
+            reason,
+            error_message,
+            self._usage,
+            self._log.model,
+            self._log.provider,
+            raw_stop_reason=self._raw_stop_reason,
+        )
 
     @property
     def stop_reason(self) -> StopReason | None:
@@ -184,9 +212,9 @@ class ResponseWriter:
         if block.kind == "text":
             block.finished = Text(joined)
         elif block.kind == "thinking":
-            block.finished = Thinking(joined, block.signature)
+            block.finished = Thinking(joined, block.signature, redacted=block.redacted)
         else:
-            block.finished = ToolCall.from_text(block.call_id, block.call_name, joined)
+            block.finished = ToolCall.from_text(block.call_id, block.call_name, joined, block.call_extra)
         index = len(self._log.blocks) - 1
         self._emit(MessageUpdate(f"{block.kind}_end", index, "", self._log, len(block.chunks)))  # type: ignore[arg-type]
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, TypeAl
 
 import attrs
 
+from ._errors import ModelError
 from ._events import AgentEvent
 from ._frozen import FrozenDict, freeze
 from ._messages import Content, Message, StopReason, ToolResult, Usage
@@ -217,17 +218,25 @@ class MessageWriter(Protocol):
     async def tool_call_delta(self, json_fragment: str) -> None:
         """More of the open call's arguments, as JSON text."""
 
-    async def tool_call_end(self) -> None:
-        """Close the open call; its arguments are parsed now, once."""
+    async def tool_call_end(self, extra: Mapping[str, Any] = FrozenDict()) -> None:
+        """Close the open call. ``extra``: what else the server said of it and wants back; see `ToolCall.extra`."""
 
     async def tool_call(self, id: str, name: str, arguments: Mapping[str, Any]) -> None:
         """A whole call at once."""
 
+    async def redacted_thinking(self, signature: str) -> None:
+        """Reasoning whose text the provider hides: a block of its own, with what stands for it."""
+
     def usage(self, usage: Usage) -> None:
         """Tokens of this response; the last value counts."""
 
-    def finish(self, stop_reason: StopReason) -> None:
-        """Why the response ended. Without it: ``tool_use`` if there are calls, else ``stop``."""
+    def finish(self, stop_reason: StopReason, raw: str | None = None) -> None:
+        """Why the response ended, and what the server called that. Without it: ``tool_use`` if there are calls, else
+        ``stop``."""
+
+    def retrying(self, error: ModelError, *, attempt: int, delay: float, model: "Model") -> None:
+        """A request failed before anything of its response was written, and ``model`` is asked after ``delay``
+        seconds: one `ModelRetry`. The message will be that model's."""
 
 
 @runtime_checkable

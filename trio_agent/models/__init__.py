@@ -4,12 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ._timeouts import Timeouts
     from .offline import OfflineModel
     from .openai_chat import OpenAIChatModel
 
-__all__ = ["OfflineModel", "OpenAIChatModel"]
+__all__ = ["OfflineModel", "OpenAIChatModel", "Timeouts"]
 
-_HOMES = {"OfflineModel": "offline", "OpenAIChatModel": "openai_chat"}
+_HOMES = {"OfflineModel": "offline", "OpenAIChatModel": "openai_chat", "Timeouts": "_timeouts"}
 
 
 def __getattr__(name: str) -> Any:

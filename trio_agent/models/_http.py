@@ -15,8 +15,10 @@ import trio
 from trio_agent._errors import ModelError, ModelProtocolError
 
 from ._client import HttpClient, HttpResponse, Timeout, new_client, open_response
-from ._http_errors import connection_failure, shorten, status_failure
+from ._http_errors import connection_failure, shorten
+from ._refusals import status_failure
 from ._sse import SSEDecoder, SSEEvent
+from ._timeouts import Patience, Timeouts, timeouts_of
 from ._url import BaseURL, check_headers
 
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["HttpTransport", "encode_json"]
 
-_CONNECT_SECONDS = 10.0
 _LINGER_SECONDS = 0.25
 _ERROR_BODY_BYTES = 64 * 1024
 _PLAIN_BODY_BYTES = 16 * 1024 * 1024
@@ -44,11 +45,19 @@ def encode_json(value: Any) -> bytes:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
-class _Reader:
-    """Feeds a response to a callback, and leaves the response from its innermost await only."""
+def _is_ping(event: SSEEvent) -> bool:
+    return event.event == "ping" or event.data.replace(" ", "") == '{"type":"ping"}'
 
-    def __init__(self, on_chunk: Callable[[bytes], Awaitable[bool]]) -> None:
+
+class _Reader:
+    """Feeds a response to a callback, and leaves the response from its innermost await only.
+
+    The server's time stands still while the callback has a chunk; it lets ``patience`` go on when it has done with it.
+    """
+
+    def __init__(self, on_chunk: Callable[[bytes], Awaitable[bool]], patience: Patience) -> None:
         self._on_chunk = on_chunk
+        self.patience = patience
         self.failure: BaseException | None = None
         self.done = False
 
@@ -68,6 +77,7 @@ class _Reader:
                 raise
 
     async def _feed(self, chunk: bytes, scope: trio.CancelScope, linger: float) -> None:
+        self.patience.pause()
         try:
             self.done = await self._on_chunk(chunk)
         except BaseException as error:  # noqa: BLE001 - HttpTransport.stream raises it, after the response is left
@@ -88,8 +98,8 @@ class HttpTransport:
         base_url: ``http`` or ``https``; a query in it is kept on every request.
         headers: sent with every request. Values of the usual secret headers never appear in errors.
         client: see above; make it with ``httpx.Limits(max_connections=None)``.
-        timeout: the longest silence, in seconds, while sending and between two chunks; any byte counts as a sign
-            of life, also a keep-alive comment. Connecting gets at most 10 s of it. None waits for ever.
+        timeout: how long the server may be silent; a number bounds every silence, and connecting up to 10 s. None
+            waits for ever.
         max_connections: how many requests may be under way at once; more wait for their turn.
 
     Raises:
@@ -102,23 +112,20 @@ class HttpTransport:
         *,
         headers: Mapping[str, str],
         client: HttpClient | None = None,
-        timeout: float | None = 600.0,
+        timeout: float | Timeouts | None = 600.0,
         max_connections: int = 100,
     ) -> None:
         self.url = BaseURL(base_url)
         self._headers = check_headers("headers", headers)
         if client is not None and not callable(getattr(client, "stream", None)):
             raise TypeError(f"client must have a stream() method like httpx.AsyncClient, not {type(client).__name__}")
-        if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float)):
-            raise TypeError(f"timeout must be a number of seconds or None, not {type(timeout).__name__}")
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"timeout must be a positive number of seconds or None, not {timeout!r}")
         if isinstance(max_connections, bool) or not isinstance(max_connections, int):
             raise TypeError(f"max_connections must be an int, not {type(max_connections).__name__}")
         if max_connections < 1:
             raise ValueError(f"max_connections must be at least 1, not {max_connections}")
-        connect = None if timeout is None else min(timeout, _CONNECT_SECONDS)
-        self._timeout: Timeout = (connect, timeout, timeout, None)
+        self._timeouts = timeouts_of(timeout)
+        # silence is measured here, by events; a client knows bytes only
+        self._timeout: Timeout = (self._timeouts.connect, None, self._timeouts.first_event, None)
         self._client = client
         self._kept: httpx.AsyncClient | None = None
         self._holders = 0
@@ -178,9 +185,13 @@ class HttpTransport:
             limit = _PLAIN_BODY_BYTES if head.lstrip()[:1] == b"{" else _ERROR_BODY_BYTES
             if not seen and len(head) < limit:
                 head.extend(chunk)
-            return await feed(decoder.feed(chunk))
+            decoded = decoder.feed(chunk)
+            done = await feed(decoded)
+            patience.go_on(event=not all(map(_is_ping, decoded)))
+            return done
 
-        await self.stream(path, body, on_chunk, headers=headers)
+        patience = Patience(self._timeouts)
+        await self._stream(path, body, on_chunk, headers, patience)
         if not seen:
             text = head.decode("utf-8", "replace").strip()
             if text.startswith("{"):
@@ -212,15 +223,36 @@ class HttpTransport:
         Raises:
             ModelConnectionError, ModelTimeoutError, ModelStatusError, ModelProtocolError: the server's fault.
         """
+        patience = Patience(self._timeouts)
+
+        async def on_bytes(chunk: bytes) -> bool:
+            done = await on_chunk(chunk)
+            patience.go_on(event=True)
+            return done
+
+        await self._stream(path, body, on_bytes, headers, patience)
+
+    async def _stream(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        on_chunk: Callable[[bytes], Awaitable[bool]],
+        headers: Mapping[str, str],
+        patience: Patience,
+    ) -> None:
+        """See `stream`; ``on_chunk`` lets ``patience`` go on."""
         extra = check_headers("extra_headers", headers)
         merged = {"accept": "text/event-stream", "content-type": "application/json", **self._headers, **extra}
         content = encode_json(body)
-        reader = _Reader(on_chunk)
+        reader = _Reader(on_chunk, patience)
         # Not on behalf of the task: a task may have several models' requests nested in each other's callbacks.
         borrower = object()
         await self.limiter.acquire_on_behalf_of(borrower)
         try:
-            await self._exchange(self.url.join(path), content, merged, reader)
+            with patience.scope:
+                await self._exchange(self.url.join(path), content, merged, reader)
+            if patience.scope.cancelled_caught:
+                raise patience.failure(self.url.shown)
         except (Exception, trio.Cancelled) as error:
             # The callback failed first. A cancellation that came after it is not lost: trio raises it again at the
             # next checkpoint.
@@ -258,19 +290,20 @@ class HttpTransport:
             if 200 <= response.status_code < 300:
                 await reader.read(response, linger)
                 return
-            body = await self._error_body(response)
+            body = await self._error_body(response, reader.patience)
         body = self.redact(body.decode("utf-8", "replace"), headers).encode()
         raise status_failure(response.status_code, response.headers, body, self.url.shown)
 
-    async def _error_body(self, response: HttpResponse) -> bytes:
+    async def _error_body(self, response: HttpResponse, patience: Patience) -> bytes:
         body = bytearray()
 
         async def collect(chunk: bytes) -> bool:
             body.extend(chunk)
+            patience.go_on(event=True)
             return len(body) >= _ERROR_BODY_BYTES
 
         try:
-            await _Reader(collect).read(response, 0.0)
+            await _Reader(collect, patience).read(response, 0.0)
         except Exception as error:
             # The status is the news; a body that breaks off does not hide it.
             if connection_failure(error, self.url.shown) is None:

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from trio_agent._errors import ModelConnectionError, ModelError, ModelProtocolError, ModelStatusError, ModelTimeoutError
+from trio_agent._errors import ModelConnectionError, ModelError, ModelProtocolError, ModelTimeoutError
 
-__all__ = ["connection_failure", "error_text", "object_error_text", "retry_after", "shorten", "status_failure"]
+__all__ = ["connection_failure", "error_text", "object_error_text", "retry_after", "shorten"]
 
 _TIMEOUTS = frozenset({"TimeoutException", "TimeoutError", "TooSlowError"})
 _CONNECTS = frozenset({"ConnectError", "ConnectionRefusedError", "gaierror"})
@@ -73,23 +73,6 @@ def _connect_reason(error: Exception) -> str:
         if type(cause).__name__ == "gaierror":
             return f"the host name cannot be resolved ({shorten(str(cause))})"
     return ""
-
-
-def status_failure(status: int, headers: Mapping[str, str], body: bytes, where: str) -> ModelStatusError:
-    """The error for a response that is not a success (anything but 2xx).
-
-    Args:
-        status: the HTTP status code.
-        headers: case-insensitive, as httpx's are.
-        body: what was read of it.
-        where: the server, as it may be shown.
-    """
-    text = error_text(body)
-    if 300 <= status < 400:
-        location = shorten(headers.get("location", ""))
-        text = f"it redirects to {location or 'nowhere'}; set base_url to the final address"
-    message = f"{where} answered HTTP {status}" + (f": {text}" if text else "")
-    return ModelStatusError(message, status=status, retry_after=retry_after(headers))
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

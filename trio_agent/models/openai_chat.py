@@ -10,6 +10,7 @@ from ._client import HttpClient
 from ._http import HttpTransport
 from ._openai_decode import ChatChunks
 from ._openai_encode import encode_request, merge_options
+from ._timeouts import Timeouts
 from ._url import check_headers
 
 __all__ = ["OpenAIChatModel"]
@@ -37,7 +38,8 @@ class OpenAIChatModel:
             is never closed. Make it with ``httpx.Limits(max_connections=None)``: httpx 0.28 loses the places of a
             bounded pool when a waiting request is cancelled.
         options: for every request; a request's own options come first.
-        timeout: the longest silence of the server, in seconds; None waits for ever. Keep-alives count as life.
+        timeout: how long the server may be silent: a `Timeouts`, or one number of seconds for every silence (and up
+            to 10 s to connect); None waits for ever.
         max_connections: how many requests of this object may be under way at once; more wait for their turn.
 
     Raises:
@@ -54,7 +56,7 @@ class OpenAIChatModel:
         api_key: str | None = None,
         client: HttpClient | None = None,
         options: ModelOptions = ModelOptions(),  # noqa: B008 - immutable
-        timeout: float | None = 600.0,
+        timeout: float | Timeouts | None = 600.0,
         max_connections: int = 100,
     ) -> None:
         if not isinstance(name, str):

@@ -1,0 +1,106 @@
+"""How long a server may be silent: four bounds, and the scope that holds a request to them."""
+
+import math
+from typing import Any
+
+import attrs
+import trio
+
+from trio_agent._errors import ModelTimeoutError
+
+__all__ = ["Patience", "Timeouts", "timeouts_of"]
+
+
+def _positive(instance: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"timeout.{attribute.name} must be a number of seconds or None, not {type(value).__name__}")
+    if not value > 0:
+        raise ValueError(f"timeout.{attribute.name} must be a positive number of seconds or None, not {value!r}")
+
+
+@attrs.frozen(kw_only=True)
+class Timeouts:
+    """How long a request may take, in seconds on trio's clock; None is for ever.
+
+    The time in which the run's reader is behind does not count: it is not the server's.
+
+    Attributes:
+        connect: to open the connection.
+        first_event: from sending the request to the first event of the response; reasoning models think long.
+        between_events: from one event to the next.
+        total: the whole response.
+        keep_alives_count: whether comments and ``ping`` events are signs of life. A server that hangs may go on
+            sending them for ever.
+    """
+
+    connect: float | None = attrs.field(default=10.0, validator=_positive)
+    first_event: float | None = attrs.field(default=600.0, validator=_positive)
+    between_events: float | None = attrs.field(default=600.0, validator=_positive)
+    total: float | None = attrs.field(default=None, validator=_positive)
+    keep_alives_count: bool = attrs.field(default=True, validator=attrs.validators.instance_of(bool))
+
+
+def timeouts_of(timeout: "float | Timeouts | None") -> Timeouts:
+    """What the ``timeout`` argument of a model means: one number bounds every silence, and connecting up to 10 s.
+
+    Raises:
+        TypeError, ValueError: naming ``timeout``.
+    """
+    if isinstance(timeout, Timeouts):
+        return timeout
+    if timeout is None:
+        return Timeouts(connect=None, first_event=None, between_events=None)
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise TypeError(f"timeout must be a number of seconds, a Timeouts or None, not {type(timeout).__name__}")
+    if not timeout > 0:
+        raise ValueError(f"timeout must be a positive number of seconds, a Timeouts or None, not {timeout!r}")
+    return Timeouts(connect=min(timeout, 10.0), first_event=timeout, between_events=timeout)
+
+
+def _in(seconds: float | None) -> float:
+    return math.inf if seconds is None else trio.current_time() + seconds
+
+
+class Patience:
+    """One request's time: its scope is cancelled when the server has been silent for too long.
+
+    Args:
+        timeouts: the bounds; ``connect`` is the client's business.
+    """
+
+    def __init__(self, timeouts: Timeouts) -> None:
+        self._timeouts = timeouts
+        self._total = _in(timeouts.total)
+        self._silence = _in(timeouts.first_event)
+        self._has_event = False
+        self.scope = trio.CancelScope(deadline=min(self._total, self._silence))
+
+    def pause(self) -> None:
+        """Something has arrived, and is looked at: the server's time does not run."""
+        self.scope.deadline = math.inf
+
+    def go_on(self, *, event: bool) -> None:
+        """Wait for the server again.
+
+        Args:
+            event: what arrived was an event, and no mere sign of life.
+        """
+        if event:
+            self._has_event = True
+        if event or self._timeouts.keep_alives_count:
+            self._silence = _in(self._timeouts.between_events if self._has_event else self._timeouts.first_event)
+        self.scope.deadline = min(self._total, self._silence)
+
+    def failure(self, where: str) -> ModelTimeoutError:
+        """The error for a scope that was cancelled."""
+        if trio.current_time() >= self._total:
+            return ModelTimeoutError(
+                f"{where} did not end its response within {self._timeouts.total} s (timeout.total)"
+            )
+        name = "between_events" if self._has_event else "first_event"
+        what = "another event" if self._has_event else "anything"
+        return ModelTimeoutError(
+            f"{where} did not send {what} within {getattr(self._timeouts, name)} s (timeout.{name})"
+        )
