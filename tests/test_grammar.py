@@ -13,6 +13,8 @@ from trio_agent import (
     MessageEnd,
     MessageStart,
     MessageUpdate,
+    ModelConnectionError,
+    ModelRetry,
     ToolCall,
     ToolExecutionEnd,
     ToolExecutionStart,
@@ -51,8 +53,10 @@ def end(call_id: str) -> ToolExecutionEnd:
 
 DELTA = MessageUpdate("text_delta", 0, "x", MessageLog(), 1)
 OPENING: list[AgentEvent] = [AgentStart(), TurnStart(1), MessageStart(USER), MessageEnd(USER)]
+RETRY = ModelRetry(2, 0.5, ModelConnectionError("gone"), "m")
 SENTENCE: list[AgentEvent] = [
     *OPENING,
+    RETRY,
     MessageStart(ASKS),
     DELTA,
     MessageEnd(ASKS),
@@ -85,7 +89,7 @@ def test_a_whole_run_is_a_sentence_and_each_prefix_a_prefix() -> None:
 
 
 def test_no_event_can_be_left_out_or_doubled() -> None:
-    optional = {DELTA.type, "tool_execution_update"}
+    optional = {DELTA.type, RETRY.type, "tool_execution_update"}
     for index, event in enumerate(SENTENCE):
         if event.type in optional or event in OPENING[2:]:
             continue
@@ -112,6 +116,7 @@ def test_parallel_calls_may_end_in_any_order_but_answer_in_theirs() -> None:
 @pytest.mark.parametrize(
     ("events", "illegal", "says"),
     [
+        ([*OPENING, MessageStart(ASKS)], RETRY, "model_retry may not follow"),
         ([], TurnStart(1), "state IDLE"),
         ([AgentStart()], AgentEnd((), "completed"), "state STARTED"),
         (OPENING, DELTA, "state TURN"),

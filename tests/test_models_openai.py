@@ -11,7 +11,7 @@ import trio
 from fake_writer import FakeWriter
 from loopback import Reply, at_blank_lines, serve
 
-from trio_agent._errors import ModelConnectionError, ModelError, ModelProtocolError, ModelStatusError
+from trio_agent._errors import ModelConnectionError, ModelError, ModelProtocolError, ModelRefusalError, ModelStatusError
 from trio_agent._messages import (
     AssistantMessage,
     CustomMessage,
@@ -27,7 +27,8 @@ from trio_agent._parameters import closed_schema
 from trio_agent.abc import Model, ModelOptions, ModelRequest, Tool
 from trio_agent.models import OpenAIChatModel
 from trio_agent.models._openai_decode import ChatChunks
-from trio_agent.models._openai_encode import encode_request, merge_options
+from trio_agent.models._openai_encode import encode_request, openai_headers
+from trio_agent.models._options import merge_options
 from trio_agent.models._sse import SSEEvent
 
 WIRE = Path(__file__).parent / "wire"
@@ -357,19 +358,19 @@ async def test_an_unknown_finish_reason_is_logged(caplog):
     assert "'because'" in caplog.text
 
 
-@pytest.mark.parametrize("finish", ["content_filter", "error"])
-async def test_a_response_that_was_broken_off_is_an_error(finish):
-    with pytest.raises(ModelStatusError, match=finish):
+@pytest.mark.parametrize(("finish", "kind"), [("content_filter", ModelRefusalError), ("error", ModelStatusError)])
+async def test_a_response_that_was_broken_off_is_an_error(finish, kind):
+    with pytest.raises(kind, match=finish):
         await play(delta(content="x"), finish)
 
 
 @pytest.mark.parametrize(
     ("chunks", "text"),
     [
-        ([delta(content="x")], "neither a finish_reason nor"),
-        ([delta(content="x"), ""], "neither a finish_reason nor"),
+        ([delta(content="x")], "it ended before a finish_reason"),
+        ([delta(content="x"), ""], "it ended before a finish_reason"),
         (["stop"], "is empty"),
-        ([[1]], "neither"),
+        ([[1]], "it ended before"),
         ([3], "not a JSON object"),
         ([None], "not a JSON object"),
     ],
@@ -484,7 +485,7 @@ async def test_done_ends_the_response_also_if_the_server_does_not():
 
 
 def encode(request: ModelRequest, **options) -> dict:
-    return encode_request("m", request, ModelOptions(**options), max_tokens_field="max_tokens")
+    return encode_request("m", request, ModelOptions(**options), host="x")
 
 
 def test_messages():
@@ -638,10 +639,34 @@ async def test_what_is_sent(monkeypatch):
     assert "authorization" not in second.headers
 
 
-def test_openais_own_servers_want_another_name_for_max_tokens():
-    assert OpenAIChatModel("m", api_key="k")._max_tokens_field == "max_completion_tokens"
-    other = OpenAIChatModel("m", api_key="k", base_url="https://openai.example/v1")
-    assert other._max_tokens_field == "max_tokens"
+@pytest.mark.parametrize(
+    ("host", "field"),
+    [
+        ("api.openai.com", "max_completion_tokens"),
+        ("x.openai.azure.com", "max_completion_tokens"),
+        ("openai.example", "max_tokens"),
+    ],
+)
+def test_openais_own_servers_want_another_name_for_max_tokens(host, field):
+    assert encode_request("m", HELLO, ModelOptions(max_output_tokens=5), host=host)[field] == 5
+
+
+def test_azure_takes_its_key_under_another_name():
+    assert openai_headers("k", "https://x.openai.azure.com/openai/v1") == {"api-key": "k"}
+    assert openai_headers("k", "https://x.example/v1") == {"authorization": "Bearer k"}
+    assert openai_headers("", "https://x.openai.azure.com") == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"thinking_budget": 5}, "options.thinking_budget: OpenAI's chat protocol has no such thing; use reasoning"),
+        ({"prompt_caching": "5m"}, "options.prompt_caching: .*cache by themselves"),
+    ],
+)
+def test_what_the_protocol_has_no_such_thing_for_is_refused(options, says):
+    with pytest.raises(ValueError, match=says):
+        encode(HELLO, **options)
 
 
 # --- the model object

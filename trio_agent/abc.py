@@ -50,6 +50,9 @@ class ModelOptions:
         max_output_tokens: the longest response, in tokens.
         stop_sequences: texts at which the response ends.
         reasoning_effort: ``"minimal"``, ``"low"``, ``"medium"``, ``"high"`` or what the server knows.
+        thinking_budget: tokens for reasoning, where a server takes a number.
+        prompt_caching: mark what comes again and again (tools, system prompt, the transcript so far) to be kept by
+            the server for so long, where it must be marked. Other servers cache by themselves.
         response_schema: a JSON Schema, of type object, that a text answer must fit; see `Output`.
         tool_choice: ``"auto"``, ``"none"``, ``"required"``, or the name of a tool.
         extra_body, extra_headers: passed through as they are.
@@ -59,6 +62,10 @@ class ModelOptions:
     max_output_tokens: int | None = attrs.field(default=None, validator=_optional(int))
     stop_sequences: tuple[str, ...] = attrs.field(default=(), converter=tuple)
     reasoning_effort: str | None = attrs.field(default=None, validator=_optional(str))
+    thinking_budget: int | None = attrs.field(default=None, validator=_optional(int))
+    prompt_caching: Literal["5m", "1h"] | None = attrs.field(
+        default=None, validator=attrs.validators.optional(attrs.validators.in_(("5m", "1h")))
+    )
     tool_choice: str | None = attrs.field(default=None, validator=_optional(str))
     response_schema: Mapping[str, Any] | None = attrs.field(
         default=None, converter=freeze, validator=_optional(Mapping), repr=False

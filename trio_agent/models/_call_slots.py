@@ -15,17 +15,21 @@ from trio_agent.abc import MessageWriter
 
 __all__ = ["CallSlots"]
 
+# any other key of a call is kept: Gemini wants its thought signature back
+_KNOWN = frozenset({"index", "id", "type", "function"})
+
 _Kind: TypeAlias = Literal["text", "thinking"]
 
 
 class _Slot:
     """One call, as far as it has come."""
 
-    __slots__ = ("_complete", "_counted", "closed", "fragments", "id", "name", "passed", "started", "written")
+    __slots__ = ("_complete", "_counted", "closed", "extra", "fragments", "id", "name", "passed", "started", "written")
 
     def __init__(self) -> None:
         self.id = ""
         self.name = ""
+        self.extra: dict[str, Any] = {}
         self.fragments: list[str] = []
         self.written = 0
         self.started = self.passed = self.closed = False
@@ -103,6 +107,7 @@ class CallSlots:
             # Assigned once, never joined: several servers repeat both with every delta.
             slot.id = slot.id or id
             slot.name = slot.name or name
+            slot.extra.update({key: value for key, value in delta.items() if key not in _KNOWN})
             if fragment:
                 self._extend(slot, fragment)
         await self._advance()
@@ -207,7 +212,7 @@ class CallSlots:
         slot.closed = True
         if slot.pending.strip() not in ("", "null"):
             await self._out.tool_call_delta(slot.pending)
-        await self._out.tool_call_end()
+        await self._out.tool_call_end(slot.extra)
 
     async def _flush_waiting(self) -> None:
         waiting, self._waiting = self._waiting, []

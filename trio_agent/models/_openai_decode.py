@@ -8,14 +8,13 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from trio_agent._errors import ModelProtocolError, ModelStatusError
+from trio_agent._errors import ModelProtocolError, ModelRefusalError, ModelStatusError
 from trio_agent._messages import Usage
 from trio_agent.abc import MessageWriter
 
-from ._call_slots import CallSlots
-from ._http_errors import object_error_text, shorten
+from ._decode import ResponseEvents, count, mapping
+from ._http_errors import object_error_text
 from ._openai_encode import REASONING_FIELDS
-from ._sse import SSEEvent
 
 __all__ = ["ChatChunks"]
 
@@ -25,117 +24,68 @@ _STOP = frozenset(
     {"stop", "eos", "eos_token", "end", "end_turn", "stop_sequence", "tool_calls", "function_call", "tool_use"}
 )
 _LENGTH = frozenset({"length", "max_tokens", "model_length"})
-_FAILED = frozenset({"content_filter", "error", "insufficient_system_resource", "network_error", "sensitive"})
+_FILTERED = frozenset({"content_filter", "sensitive"})
+_FAILED = frozenset({"error", "insufficient_system_resource", "network_error"})
 
 
-class ChatChunks:
-    """Takes the events of one response.
+class ChatChunks(ResponseEvents):
+    """Takes the chunks of one chat completion; see `ResponseEvents`."""
 
-    Args:
-        out: gets the content.
-        where: the server, as it may be shown.
-        redact: takes the secrets out of a text of the server's.
-    """
+    terminal_mark = "a finish_reason"
 
     def __init__(self, out: MessageWriter, where: str, redact: Callable[[str], str]) -> None:
-        self._out = out
-        self._where = where
-        self._redact = redact
-        self._calls = CallSlots(out)
+        super().__init__(out, where, redact)
         self._finish = ""
         self._usage: Usage | None = None
         self._has_content = False
-        self._done = False
 
     @property
     def finished(self) -> bool:
         """Whether a finish_reason has arrived: only then is the response complete."""
         return bool(self._finish)
 
-    async def event(self, event: SSEEvent) -> bool:
-        """One event; True if it is the last one.
-
-        Raises:
-            ModelStatusError: the server reports an error.
-            ModelProtocolError: this is not a chunk.
-        """
-        data = event.data.strip()
-        if data == "[DONE]":
-            self._done = True
-            return True
-        if not data:
-            return False
-        try:
-            chunk = json.loads(data)
-        except (ValueError, RecursionError):
-            if event.event == "error":
-                raise self._refusal(shorten(data)) from None
-            if self.finished:
-                return False
-            raise ModelProtocolError(f"{self._where} sent an event that is not JSON: {self._shown(data)}") from None
-        self._check_error(event.event, chunk)
-        if not isinstance(chunk, dict):
-            raise ModelProtocolError(f"{self._where} sent an event that is not a JSON object: {self._shown(data)}")
-        await self._chunk(chunk)
-        return False
+    def is_known(self, value: dict[str, Any]) -> bool:
+        """See `ResponseEvents.is_known`."""
+        return "choices" in value
 
     async def end(self) -> None:
-        """The body has ended: write what waits, and say why the response ended.
-
-        Raises:
-            ModelProtocolError: the response is not complete.
-            ModelStatusError: the server broke it off, or a filter did.
-        """
+        """See `ResponseEvents.end`."""
         if not self._finish:
-            seen = "only [DONE]" if self._done else "neither a finish_reason nor [DONE]"
-            raise ModelProtocolError(f"the response of {self._where} is incomplete: {seen} arrived before its end")
+            raise self.incomplete()
+        if self._finish in _FILTERED:
+            raise ModelRefusalError(f"{self.where} ended the response with finish_reason {self._finish!r}")
         if self._finish in _FAILED:
-            raise ModelStatusError(f"{self._where} ended the response with finish_reason {self._finish!r}")
+            said = f"{self.where} ended the response with finish_reason {self._finish!r}"
+            raise ModelStatusError(said, code=self._finish, retryable=True)
         cut_short = self._finish in _LENGTH
-        if not cut_short and not self._has_content and not self._calls and not (self._usage or Usage()).output_tokens:
+        if not cut_short and not self._has_content and not self.calls and not (self._usage or Usage()).output_tokens:
             raise ModelProtocolError(
-                f"the response of {self._where} is empty; servers answer so when the prompt does not fit the context"
+                f"the response of {self.where} is empty; servers answer so when the prompt does not fit the context"
             )
-        await self._calls.end(cut_short=cut_short)
+        await self.calls.end(cut_short=cut_short)
         if not cut_short and self._finish not in _STOP:
-            _log.warning("%s: unknown finish_reason %r, taken as the end", self._where, self._finish)
+            _log.warning("%s: unknown finish_reason %r, taken as the end", self.where, self._finish)
         # Whether there are calls decides, not the reason: servers say "stop" after calls, and the other way round.
-        self._out.finish("length" if cut_short else "tool_use" if self._calls else "stop")
+        self.out.finish("length" if cut_short else "tool_use" if self.calls else "stop", self._finish)
 
-    def _shown(self, data: str) -> str:
-        return self._redact(shorten(data, 200))
-
-    def _refusal(self, text: str) -> ModelStatusError:
-        return ModelStatusError(f"{self._where} reported an error in its response: {self._redact(text)}")
-
-    def _check_error(self, event: str, value: Any) -> None:
-        if isinstance(value, dict):
-            marked = value.get("error") or value.get("object") == "error" or value.get("type") == "error"
-            if not marked and "choices" not in value:
-                # FastAPI's and other bodies without any mark: {"detail": ...}, {"message": ...}
-                marked = value.get("detail") or value.get("message")
-            if not marked and event != "error":
-                return
-        elif event != "error":
-            return
-        raise self._refusal(object_error_text(value) or shorten(json.dumps(value)))
-
-    async def _chunk(self, chunk: dict[str, Any]) -> None:
-        self._take_usage(chunk.get("usage"))
-        choices = chunk.get("choices")
+    async def take(self, value: dict[str, Any]) -> bool:
+        """See `ResponseEvents.take`."""
+        self._take_usage(value.get("usage"))
+        choices = value.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
         if not isinstance(choice, dict):
-            return
+            return False
         self._take_usage(choice.get("usage"))
         # A server that ignores "stream" sends the whole message instead of its deltas.
         delta = choice.get("delta") or choice.get("message")
         if isinstance(delta, dict):
             await self._delta(delta)
         if choice.get("error"):
-            raise self._refusal(object_error_text(choice) or "unknown")
+            raise self.refusal(object_error_text(choice) or "unknown", json.dumps(choice))
         finish = choice.get("finish_reason")
         if isinstance(finish, str) and finish:
             self._finish = finish
+        return False
 
     async def _delta(self, delta: dict[str, Any]) -> None:
         for field in REASONING_FIELDS:
@@ -153,9 +103,9 @@ class ChatChunks:
         calls = delta.get("tool_calls")
         legacy = delta.get("function_call")
         if isinstance(calls, list) and calls:
-            await self._calls.add(calls)
+            await self.calls.add(calls)
         elif isinstance(legacy, dict):
-            await self._calls.add([{"index": -1, "function": legacy}])
+            await self.calls.add([{"index": -1, "function": legacy}])
 
     async def _content_part(self, part: Any) -> None:
         """Mistral's content is a list, and the text of its thinking parts is a list again."""
@@ -173,29 +123,25 @@ class ChatChunks:
     async def _text(self, text: Any) -> None:
         if isinstance(text, str) and text:
             self._has_content = True
-            await self._calls.write("text", text)
+            await self.calls.write("text", text)
 
     async def _thinking(self, text: str, signature: str | None) -> None:
         self._has_content = True
-        await self._calls.write("thinking", text, signature)
+        await self.calls.write("thinking", text, signature)
 
     def _take_usage(self, usage: Any) -> None:
         """The last one counts: some servers send a running total with every chunk."""
         if not isinstance(usage, dict):
             return
-        details = usage.get("prompt_tokens_details")
-        details = details if isinstance(details, dict) else {}
+        details, spent = mapping(usage.get("prompt_tokens_details")), mapping(usage.get("completion_tokens_details"))
         found = Usage(
-            _count(usage.get("prompt_tokens")),
-            _count(usage.get("completion_tokens")),
+            count(usage.get("prompt_tokens")),
+            count(usage.get("completion_tokens")),
             # OpenAI; DeepSeek; Moonshot
-            _count(details.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"), usage.get("cached_tokens")),
-            _count(details.get("cache_write_tokens")),  # OpenRouter
+            count(details.get("cached_tokens"), usage.get("prompt_cache_hit_tokens"), usage.get("cached_tokens")),
+            count(details.get("cache_write_tokens")),  # OpenRouter
+            count(spent.get("reasoning_tokens")),
         )
         if found != Usage():
             self._usage = found
-            self._out.usage(found)
-
-
-def _count(*values: Any) -> int:
-    return next((value for value in values if isinstance(value, int) and value > 0), 0)
+            self.out.usage(found)

@@ -8,8 +8,7 @@ import base64
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
-
-import attrs
+from urllib.parse import urlsplit
 
 from trio_agent._messages import (
     AssistantMessage,
@@ -24,49 +23,46 @@ from trio_agent._messages import (
 )
 from trio_agent.abc import ModelOptions, ModelRequest, Tool
 
-__all__ = ["REASONING_FIELDS", "encode_request", "merge_options"]
+from ._ids import call_ids
+from ._options import check_choice, has_only_required, refuse_options
+
+__all__ = ["REASONING_FIELDS", "encode_request", "openai_headers"]
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Where servers put reasoning. The field's name is kept as the signature of the `Thinking`, so that the text goes
 back, under the same name, only to servers that sent it."""
 
-_BUILT_IN_CHOICES = frozenset({"auto", "none", "required"})
+_UNKNOWN = {
+    "thinking_budget": "use reasoning_effort, or extra_body for what this server calls it",
+    "prompt_caching": "these servers cache by themselves",
+}
+_OFFICIAL = (".openai.com", ".azure.com")
 
 
-def merge_options(base: ModelOptions, request: ModelOptions) -> ModelOptions:
-    """The request's options, and the model's where the request leaves one open; extras are merged by key."""
-    chosen = {
-        field.name: getattr(request, field.name) or getattr(base, field.name)
-        if field.name == "stop_sequences"
-        else _first_given(getattr(request, field.name), getattr(base, field.name))
-        for field in attrs.fields(ModelOptions)
-    }
-    chosen["extra_body"] = {**base.extra_body, **request.extra_body}
-    chosen["extra_headers"] = {**base.extra_headers, **request.extra_headers}
-    return ModelOptions(**chosen)
+def openai_headers(key: str, base_url: Any) -> dict[str, str]:
+    """How a key is sent: Azure takes one under a name of its own."""
+    if not key:
+        return {}
+    host = urlsplit(base_url).hostname or "" if isinstance(base_url, str) else ""
+    return {"api-key": key} if host.endswith(".azure.com") else {"authorization": f"Bearer {key}"}
 
 
-def _first_given(first: Any, second: Any) -> Any:
-    return second if first is None else first
-
-
-def encode_request(
-    model: str, request: ModelRequest, options: ModelOptions, *, max_tokens_field: str
-) -> dict[str, Any]:
+def encode_request(model: str, request: ModelRequest, options: ModelOptions, *, host: str) -> dict[str, Any]:
     """The JSON body.
 
     Args:
         model: what the server calls it.
         options: these count, not ``request.options``.
-        max_tokens_field: how the server spells the limit of output tokens.
+        host: of the server: some want a field by another name, or ids of another form.
 
     Raises:
         TypeError: a message that has no form here, by its index.
-        ValueError: ``options.tool_choice`` names a tool that is not offered.
+        ValueError: ``options.tool_choice`` names a tool that is not offered; an option has no form here.
     """
+    refuse_options(options, "OpenAI's chat protocol", _UNKNOWN)
     body: dict[str, Any] = {
         "model": model,
-        "messages": _encode_messages(request),
+        "messages": _encode_messages(request, _new_ids(request.messages, host)),
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -78,7 +74,9 @@ def encode_request(
     if options.temperature is not None:
         body["temperature"] = options.temperature
     if options.max_output_tokens is not None:
-        body[max_tokens_field] = options.max_output_tokens
+        # OpenAI's newer models refuse max_tokens; most other servers know nothing else.
+        name = "max_completion_tokens" if host.endswith(_OFFICIAL) else "max_tokens"
+        body[name] = options.max_output_tokens
     if options.stop_sequences:
         body["stop"] = list(options.stop_sequences)
     if options.reasoning_effort is not None:
@@ -91,20 +89,8 @@ def encode_request(
 
 def _encode_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     # strict mode knows no optional property; servers refuse a schema that has one
-    described = {"name": "result", "schema": schema, "strict": _has_only_required(schema)}
+    described = {"name": "result", "schema": schema, "strict": has_only_required(schema)}
     return {"type": "json_schema", "json_schema": described}
-
-
-def _has_only_required(schema: Any) -> bool:
-    if isinstance(schema, list):
-        return all(_has_only_required(item) for item in schema)
-    if not isinstance(schema, Mapping):
-        return True
-    if schema.get("type") == "object":
-        properties = schema.get("properties", {})
-        if schema.get("additionalProperties") is not False or set(properties) != set(schema.get("required", ())):
-            return False
-    return all(_has_only_required(item) for name, item in schema.items() if name not in ("default", "enum", "const"))
 
 
 def _encode_tool(tool: Tool) -> dict[str, Any]:
@@ -113,20 +99,19 @@ def _encode_tool(tool: Tool) -> dict[str, Any]:
 
 
 def _encode_choice(choice: str | None, tools: tuple[Tool, ...]) -> str | dict[str, Any] | None:
-    if choice is None or (not tools and choice in ("auto", "none")):
-        return None  # servers refuse a tool_choice without tools
-    names = [tool.name for tool in tools]
-    if choice in names:
+    choice = check_choice(choice, tools)
+    if choice in [tool.name for tool in tools]:
         return {"type": "function", "function": {"name": choice}}
-    if choice in _BUILT_IN_CHOICES and tools:
-        return choice
-    raise ValueError(
-        f"options.tool_choice is {choice!r}, but the request offers {names or 'no tools'}; "
-        "use 'auto', 'none', 'required' or the name of an offered tool"
-    )
+    return choice
 
 
-def _encode_messages(request: ModelRequest) -> list[dict[str, Any]]:
+def _new_ids(messages: tuple[Message, ...], host: str) -> Mapping[str, str]:
+    if host.endswith(".mistral.ai"):
+        return call_ids(messages, "[a-zA-Z0-9]{9}", "{}", 9)
+    return call_ids(messages, ".{1,40}" if host.endswith(_OFFICIAL) else "(?s).+")
+
+
+def _encode_messages(request: ModelRequest, ids: Mapping[str, str]) -> list[dict[str, Any]]:
     encoded: list[dict[str, Any]] = []
     images: list[dict[str, Any]] = []
 
@@ -140,19 +125,19 @@ def _encode_messages(request: ModelRequest) -> list[dict[str, Any]]:
         encoded.append({"role": "system", "content": request.system_prompt})
     for index, message in enumerate(request.messages):
         if isinstance(message, ToolResultMessage):
-            encoded.append(_encode_result(message, images))
+            encoded.append(_encode_result(message, images, ids))
             continue
         flush_images()
-        encoded.extend(_encode_message(message, index))
+        encoded.extend(_encode_message(message, index, ids))
     flush_images()
     return encoded
 
 
-def _encode_message(message: Message, index: int) -> Iterable[dict[str, Any]]:
+def _encode_message(message: Message, index: int, ids: Mapping[str, str]) -> Iterable[dict[str, Any]]:
     if isinstance(message, UserMessage):
         return [{"role": "user", "content": _encode_user_content(message.content, index)}]
     if isinstance(message, AssistantMessage):
-        return _encode_assistant(message)
+        return _encode_assistant(message, ids)
     raise TypeError(
         f"messages[{index}] is a {type(message).__name__}, which a model cannot be sent; "
         "convert_to_llm must drop it or turn it into a UserMessage"
@@ -179,14 +164,14 @@ def _encode_image(image: Image) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def _encode_assistant(message: AssistantMessage) -> list[dict[str, Any]]:
+def _encode_assistant(message: AssistantMessage, ids: Mapping[str, str]) -> list[dict[str, Any]]:
     calls = message.tool_calls
     text = message.text
     if not text and not calls:
         return []  # a response that failed before its first word; servers refuse empty messages
     encoded: dict[str, Any] = {"role": "assistant", "content": text or None}
     if calls:
-        encoded["tool_calls"] = [_encode_call(call) for call in calls]
+        encoded["tool_calls"] = [_encode_call(call, message, ids) for call in calls]
         # DeepSeek wants the reasoning back with tool calls, and refuses it elsewhere.
         for field in REASONING_FIELDS:
             parts = [
@@ -197,15 +182,17 @@ def _encode_assistant(message: AssistantMessage) -> list[dict[str, Any]]:
     return [encoded]
 
 
-def _encode_call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _compact(call.arguments)}}
+def _encode_call(call: ToolCall, message: AssistantMessage, ids: Mapping[str, str]) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": _compact(call.arguments)}
+    extra = call.extra if message.provider in ("", "openai") else {}  # another protocol's means nothing here
+    return {**extra, "id": ids.get(call.id, call.id), "type": "function", "function": function}
 
 
 def _compact(arguments: Mapping[str, Any]) -> str:
     return json.dumps(arguments, separators=(",", ":"), ensure_ascii=False)
 
 
-def _encode_result(message: ToolResultMessage, images: list[dict[str, Any]]) -> dict[str, Any]:
+def _encode_result(message: ToolResultMessage, images: list[dict[str, Any]], ids: Mapping[str, str]) -> dict[str, Any]:
     pictures = [part for part in message.content if isinstance(part, Image)]
     if pictures:
         note = f"Images from the result of tool call {message.tool_call_id} ({message.tool_name}):"
@@ -214,4 +201,4 @@ def _encode_result(message: ToolResultMessage, images: list[dict[str, Any]]) -> 
     text = message.text or ("(see the images below)" if pictures else "(no output)")
     if message.is_error and not text.lower().startswith("error"):
         text = f"Error: {text}"  # the protocol has no other sign of it
-    return {"role": "tool", "tool_call_id": message.tool_call_id, "content": text}
+    return {"role": "tool", "tool_call_id": ids.get(message.tool_call_id, message.tool_call_id), "content": text}
