@@ -8,7 +8,7 @@ import trio
 
 
 class SlowResponse:
-    def __init__(self, pieces: list[tuple[float, bytes]], status: int, headers: dict[str, str]) -> None:
+    def __init__(self, pieces: list[tuple[float, Any]], status: int, headers: dict[str, str]) -> None:
         self.status_code = status
         self.headers = {"content-type": "text/event-stream"} | headers
         self._pieces = pieces
@@ -24,11 +24,14 @@ class SlowResponse:
             raise StopAsyncIteration
         delay, piece = self._pieces.pop(0)
         await trio.sleep(delay)
+        if isinstance(piece, Exception):
+            raise piece
         return piece
 
 
 class SlowClient:
-    """``pieces``: of each response, in turn, seconds and bytes; or an exception; or a status and headers first."""
+    """``responses``: each is a list of seconds and bytes (or an exception), or an exception, or a status, headers and such a
+    list."""
 
     def __init__(self, *responses: Any, headers_after: float = 0) -> None:
         self.left = list(responses)

@@ -1,7 +1,6 @@
 import gc
 import json
 import logging
-import re
 import traceback
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import trio
 from fake_writer import FakeWriter
 from loopback import Reply, at_blank_lines, serve
 
-from trio_agent._errors import ModelConnectionError, ModelError, ModelProtocolError, ModelRefusalError, ModelStatusError
+from trio_agent._errors import ModelProtocolError, ModelRefusalError, ModelStatusError
 from trio_agent._messages import (
     AssistantMessage,
     CustomMessage,
@@ -32,7 +31,6 @@ from trio_agent.models._options import merge_options
 from trio_agent.models._sse import SSEEvent
 
 WIRE = Path(__file__).parent / "wire"
-FIXTURES = [entry for entry in json.loads((WIRE / "index.json").read_text()) if entry["api"] == "openai-chat"]
 HELLO = ModelRequest("", (UserMessage("hello"),))
 
 
@@ -47,85 +45,6 @@ async def nothing(arguments, context):
 
 
 ADD = Tool("add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}}, nothing)
-
-
-# --- the recorded and the synthetic responses of many servers
-
-
-def fixture_reply(entry) -> Reply:
-    body = (WIRE / f"{entry['name']}.sse").read_bytes()
-    match entry["split"]:
-        case None:
-            chunks = at_blank_lines(body)
-        case "bytes":
-            chunks = [body[at : at + 1] for at in range(len(body))]
-        case "cr|lf":
-            chunks = [part for part in re.split(rb"(?<=\r)", body) if part]
-    return Reply(chunks, entry["status"], entry["headers"], entry["close"])
-
-
-@pytest.mark.parametrize("entry", FIXTURES, ids=[entry["name"] for entry in FIXTURES])
-async def test_wire(entry):
-    expect, out, error = entry["expect"], FakeWriter(), None
-    async with serve(fixture_reply(entry)) as server:
-        try:
-            await OpenAIChatModel("m1", base_url=server.url).stream(HELLO, out)
-        except ModelError as caught:
-            error = caught
-        await server.wait_open(0)
-    if "error" in expect:
-        check_failure(expect, out, error)
-        return
-    assert error is None
-    if "error_or_stop" in expect:
-        assert out.stop == "stop"
-    if "text" in expect:
-        assert out.prose("text") == expect["text"]
-    if "thinking" in expect:
-        assert out.prose("thinking") == expect["thinking"]
-    if "stop" in expect:
-        assert out.stop == expect["stop"]
-    if "calls" in expect:
-        calls = out.calls
-        for got, wanted in zip(calls, expect["calls"], strict=True):
-            if wanted[0] == "<generated>":
-                assert got[0].startswith("call_")
-                wanted[0] = got[0]
-        assert calls == expect["calls"]
-    if "calls_any" in expect:
-        assert [name for _, name, _ in out.calls] == expect["calls_any"]
-        # What came in must be sendable again.
-        history = AssistantMessage([ToolCall(*call) for call in out.calls])
-        async with serve(fixture_reply(entry)) as server:
-            await OpenAIChatModel("m1", base_url=server.url).stream(ModelRequest("", (history,)), FakeWriter())
-            assert json.loads(server.requests[0].body)["messages"][0]["tool_calls"][0]["id"] == "c1"
-    if "calls_failed" in expect:
-        assert [call[1] for call in out.calls] == expect["calls_failed"]
-        assert all(isinstance(call[2], str) for call in out.calls)
-    if "usage" in expect:
-        assert out.usages[-1] == Usage(*(expect["usage"].get(key, 0) for key in ("in", "out", "cache_read")))
-
-
-def check_failure(expect, out: FakeWriter, error: ModelError | None) -> None:
-    kinds = {
-        "truncated": (ModelProtocolError, ModelConnectionError),
-        "provider": ModelStatusError,
-        "http": ModelStatusError,
-        "context_overflow": ModelStatusError,
-    }
-    assert isinstance(error, kinds[expect["error"]])
-    assert out.stop is None
-    if "partial" in expect:
-        assert out.prose("text") == expect["partial"]
-    if "message" in expect:
-        assert expect["message"] in str(error)
-    if "status" in expect:
-        assert isinstance(error, ModelStatusError)
-        assert error.status == expect["status"]
-    if "retry_after_s" in expect:
-        assert isinstance(error, ModelStatusError)
-        wanted = expect["retry_after_s"]
-        assert error.retry_after == (wanted if isinstance(wanted, int | float) else 0.0)
 
 
 @pytest.mark.parametrize("fixture", ["base_text", "base_tool", "tool_no_index_two_calls_separate_chunks"])

@@ -5,12 +5,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ._timeouts import Timeouts
+    from .anthropic import AnthropicModel
     from .offline import OfflineModel
     from .openai_chat import OpenAIChatModel
+    from .openai_responses import OpenAIResponsesModel
 
-__all__ = ["OfflineModel", "OpenAIChatModel", "Timeouts"]
+__all__ = ["AnthropicModel", "OfflineModel", "OpenAIChatModel", "OpenAIResponsesModel", "Timeouts"]
 
-_HOMES = {"OfflineModel": "offline", "OpenAIChatModel": "openai_chat", "Timeouts": "_timeouts"}
+_HOMES = {
+    "AnthropicModel": "anthropic",
+    "OfflineModel": "offline",
+    "OpenAIChatModel": "openai_chat",
+    "OpenAIResponsesModel": "openai_responses",
+    "Timeouts": "_timeouts",
+}
 
 
 def __getattr__(name: str) -> Any:

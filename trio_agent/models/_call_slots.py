@@ -18,7 +18,7 @@ __all__ = ["CallSlots"]
 # any other key of a call is kept: Gemini wants its thought signature back
 _KNOWN = frozenset({"index", "id", "type", "function"})
 
-_Kind: TypeAlias = Literal["text", "thinking"]
+_Kind: TypeAlias = Literal["text", "thinking", "redacted_thinking"]
 
 
 class _Slot:
@@ -219,5 +219,7 @@ class CallSlots:
         for kind, delta, signature in waiting:
             if kind == "text":
                 await self._out.text(delta)
+            elif kind == "redacted_thinking":
+                await self._out.redacted_thinking(signature or "")
             else:
                 await self._out.thinking(delta, signature)

@@ -70,7 +70,8 @@ class ServerModel:
         if api_key is not None and not isinstance(api_key, str):
             raise TypeError(f"api_key must be a string, not {type(api_key).__name__}")
         if base_url is None:
-            base_url = os.environ.get(self._url_variable) or self._default_url
+            variable = os.environ.get(self._url_variable)
+            base_url = self._url_from(variable) if variable else self._default_url
         key = api_key if api_key is not None else os.environ.get(self._key_variable, "")
         try:
             headers = check_headers("headers", self._headers_for(key, base_url))
@@ -91,6 +92,10 @@ class ServerModel:
         check_headers("options.extra_headers", options.extra_headers)
         self._name = name
         self._options = options
+
+    def _url_from(self, variable: str) -> str:
+        """The base URL that stands in the environment."""
+        return variable
 
     def _headers_for(self, key: str, base_url: Any) -> dict[str, str]:
         """What is sent with every request."""
