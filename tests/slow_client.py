@@ -30,8 +30,8 @@ class SlowResponse:
 
 
 class SlowClient:
-    """``responses``: each is a list of seconds and bytes (or an exception), or an exception, or a status, headers and such a
-    list."""
+    """``responses``: each is a list of seconds and bytes (or an exception), or an exception, or a status, headers and
+    such a list."""
 
     def __init__(self, *responses: Any, headers_after: float = 0) -> None:
         self.left = list(responses)

@@ -4,13 +4,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ._retrying import fallback, retrying
     from ._timeouts import Timeouts
     from .anthropic import AnthropicModel
     from .offline import OfflineModel
     from .openai_chat import OpenAIChatModel
     from .openai_responses import OpenAIResponsesModel
 
-__all__ = ["AnthropicModel", "OfflineModel", "OpenAIChatModel", "OpenAIResponsesModel", "Timeouts"]
+__all__ = [
+    "AnthropicModel",
+    "OfflineModel",
+    "OpenAIChatModel",
+    "OpenAIResponsesModel",
+    "Timeouts",
+    "fallback",
+    "retrying",
+]
 
 _HOMES = {
     "AnthropicModel": "anthropic",
@@ -18,6 +27,8 @@ _HOMES = {
     "OpenAIChatModel": "openai_chat",
     "OpenAIResponsesModel": "openai_responses",
     "Timeouts": "_timeouts",
+    "fallback": "_retrying",
+    "retrying": "_retrying",
 }
 
 
