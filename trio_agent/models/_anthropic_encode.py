@@ -22,12 +22,13 @@ from trio_agent._messages import (
 from trio_agent.abc import ModelOptions, ModelRequest, Tool
 
 from ._ids import call_ids
-from ._options import check_choice
+from ._options import check_choice, refuse_options
 
 __all__ = ["encode_request"]
 
 _MAX_TOKENS = 8192
 _LEGAL_ID = "[a-zA-Z0-9_-]+"
+_UNKNOWN = {"temperature": "older models and proxies take extra_body={'temperature': ...}"}
 _LEFT_OUT = "(What was said before is not shown.)"
 
 
@@ -41,8 +42,9 @@ def encode_request(model: str, request: ModelRequest, options: ModelOptions, *, 
 
     Raises:
         TypeError: a message that has no form here, by its index.
-        ValueError: ``options.tool_choice`` names a tool that is not offered.
+        ValueError: ``options.tool_choice`` names a tool that is not offered; an option has no form here.
     """
+    refuse_options(options, "Anthropic's API", _UNKNOWN)
     thinks = options.thinking_budget or 0
     body: dict[str, Any] = {
         "model": model,
@@ -60,8 +62,6 @@ def encode_request(model: str, request: ModelRequest, options: ModelOptions, *, 
         kinds = {"auto": {"type": "auto"}, "none": {"type": "none"}, "required": {"type": "any"}}
         named = {tool.name: {"type": "tool", "name": tool.name} for tool in request.tools}
         body["tool_choice"] = {**kinds, **named}[choice]
-    if options.temperature is not None:
-        body["temperature"] = options.temperature
     if options.stop_sequences:
         body["stop_sequences"] = list(options.stop_sequences)
     if thinks:

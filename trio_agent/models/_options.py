@@ -39,7 +39,7 @@ def refuse_options(options: ModelOptions, protocol: str, unknown: Mapping[str, s
         ValueError: naming the option.
     """
     for name, instead in unknown.items():
-        if getattr(options, name):
+        if getattr(options, name) not in (None, ()):
             raise ValueError(f"options.{name}: {protocol} has no such thing; {instead}")
 
 

@@ -23,7 +23,7 @@ class AnthropicModel(ServerModel):
 
     Reasoning goes back with its signature, hidden reasoning too. A response that pauses (``pause_turn``) is gone on
     with. Without ``max_output_tokens`` the limit is 8192, and the ``thinking_budget`` besides. ``prompt_caching`` marks
-    the tools, the system prompt and the end of the messages.
+    the tools, the system prompt and the end of the messages. ``temperature`` has no form here any more and is refused.
 
     Source: https://platform.claude.com/docs/en/api/messages
     """
