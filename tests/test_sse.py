@@ -1,7 +1,10 @@
+import itertools
 import random
 import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from trio_agent.models._sse import SSEDecoder, SSEEvent
 
@@ -103,3 +106,32 @@ def test_events_come_as_soon_as_they_are_complete():
 def test_error_field_on_request_only():
     assert SSEDecoder(error_field=True).feed(b"error: {}\n\n") == [("error", "{}", "")]
     assert SSEDecoder().feed(b"error: {}\n\n") == []
+
+
+TOKENS = [
+    "data: ",
+    "data:",
+    "event: x",
+    "id: 7",
+    ": hm",
+    "a",
+    "✓",
+    "\u2028",
+    "\n",
+    "\n\n",
+    "\r\n",
+    "\r",
+    "data: {}\n\n",
+]
+
+
+@settings(derandomize=True, deadline=None, max_examples=300)
+@given(st.lists(st.sampled_from(TOKENS), max_size=25), st.lists(st.integers(0, 80), max_size=8), st.booleans())
+def test_any_split_of_any_bytes_gives_the_same_events(tokens, cuts, bom):
+    data = (b"\xef\xbb\xbf" if bom else b"") + "".join(tokens).encode()
+    places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
+    pieces = [data[start:end] for start, end in itertools.pairwise(places)]
+    whole = decode([data])
+    assert decode(pieces) == whole
+    assert decode([data[at : at + 1] for at in range(len(data))]) == whole
+    assert decode([part for part in re.split(rb"(?<=\n\n)", data) if part]) == whole

@@ -114,6 +114,9 @@ class CallSlots:
 
     async def write(self, kind: _Kind, delta: str, signature: str | None = None) -> None:
         """Text or thinking, now or after the open call."""
+        if kind == "text" and not self._slots:
+            await self._out.text(delta)
+            return
         self._waiting.append((kind, delta, signature))
         await self._advance()
 

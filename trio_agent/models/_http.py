@@ -6,7 +6,8 @@ So a response is left from its innermost await only. See also `_client`.
 """
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+import math
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +56,7 @@ class _Reader:
     The server's time stands still while the callback has a chunk; it lets ``patience`` go on when it has done with it.
     """
 
-    def __init__(self, on_chunk: Callable[[bytes], Awaitable[bool]], patience: Patience) -> None:
+    def __init__(self, on_chunk: Callable[[bytes], Coroutine[Any, Any, bool]], patience: Patience) -> None:
         self._on_chunk = on_chunk
         self.patience = patience
         self.failure: BaseException | None = None
@@ -77,13 +78,13 @@ class _Reader:
                 raise
 
     async def _feed(self, chunk: bytes, scope: trio.CancelScope, linger: float) -> None:
-        self.patience.pause()
         try:
-            self.done = await self._on_chunk(chunk)
+            self.done = await self.patience.without(self._on_chunk(chunk))
         except BaseException as error:  # noqa: BLE001 - HttpTransport.stream raises it, after the response is left
             self.failure = error
             scope.cancel()
         if self.done:
+            self.patience.scope.deadline = math.inf
             scope.deadline = trio.current_time() + linger
 
 
@@ -208,7 +209,7 @@ class HttpTransport:
         self,
         path: str,
         body: Mapping[str, Any],
-        on_chunk: Callable[[bytes], Awaitable[bool]],
+        on_chunk: Callable[[bytes], Coroutine[Any, Any, bool]],
         *,
         headers: Mapping[str, str],
     ) -> None:
@@ -236,7 +237,7 @@ class HttpTransport:
         self,
         path: str,
         body: Mapping[str, Any],
-        on_chunk: Callable[[bytes], Awaitable[bool]],
+        on_chunk: Callable[[bytes], Coroutine[Any, Any, bool]],
         headers: Mapping[str, str],
         patience: Patience,
     ) -> None:

@@ -41,12 +41,15 @@ class SSEDecoder:
         self._partial: list[bytes] = []
         self._after_cr = False
         self._first_line = True
+        self._is_fresh = False  # nothing of a next event has come
         self._event = ""
         self._data: list[str] = []
         self._id = ""
 
     def feed(self, data: bytes) -> list[SSEEvent]:
         """The events that these bytes complete, in order. Sync; costs O(length of ``data``) and no more."""
+        if self._is_fresh and (event := self._whole(data)) is not None:
+            return [event]
         if self._after_cr and data.startswith(b"\n"):
             data = data[1:]
             self._after_cr = False
@@ -59,6 +62,7 @@ class SSEDecoder:
         for following in others:
             self._line(b"".join(self._partial), events)
             self._partial = [following]
+        self._is_fresh = not (self._after_cr or self._first_line or self._event or self._data or any(self._partial))
         return events
 
     def end(self) -> list[SSEEvent]:
@@ -70,6 +74,17 @@ class SSEDecoder:
             self._line(line, events)
         self._dispatch(events)
         return events
+
+    def _whole(self, data: bytes) -> SSEEvent | None:
+        """One event in one piece, as most servers send most of theirs; None for all others."""
+        name = "message"
+        if data.startswith(b"event: "):
+            head, _, data = data.partition(b"\n")
+            name = head[7:].decode("utf-8", "replace")
+        size = len(data)
+        if size < 9 or data[:6] != b"data: " or data.find(b"\n") != size - 2 or data[-1:] != b"\n" or b"\r" in data:
+            return None
+        return SSEEvent(name or "message", data[6:-2].decode("utf-8", "replace"), self._id)
 
     def _line(self, line: bytes, events: list[SSEEvent]) -> None:
         if self._first_line:

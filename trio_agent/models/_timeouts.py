@@ -1,7 +1,9 @@
 """How long a server may be silent: four bounds, and the scope that holds a request to them."""
 
+import functools
 import math
-from typing import Any
+from collections.abc import Coroutine, Generator
+from typing import Any, Final, Generic, TypeVar
 
 import attrs
 import trio
@@ -9,6 +11,9 @@ import trio
 from trio_agent._errors import ModelTimeoutError
 
 __all__ = ["Patience", "Timeouts", "timeouts_of"]
+
+T = TypeVar("T")
+_SLACK: Final = 0.01
 
 
 def _positive(instance: object, attribute: "attrs.Attribute[Any]", value: object) -> None:
@@ -24,7 +29,8 @@ def _positive(instance: object, attribute: "attrs.Attribute[Any]", value: object
 class Timeouts:
     """How long a request may take, in seconds on trio's clock; None is for ever.
 
-    The time in which the run's reader is behind does not count: it is not the server's.
+    The time in which the run's reader is behind does not count: it is not the server's. A silence may last one percent
+    longer than its bound.
 
     Attributes:
         connect: to open the connection.
@@ -73,13 +79,12 @@ class Patience:
     def __init__(self, timeouts: Timeouts) -> None:
         self._timeouts = timeouts
         self._total = _in(timeouts.total)
-        self._silence = _in(timeouts.first_event)
         self._has_event = False
-        self.scope = trio.CancelScope(deadline=min(self._total, self._silence))
+        self.scope = trio.CancelScope(deadline=min(self._total, _in(timeouts.first_event)))
 
-    def pause(self) -> None:
-        """Something has arrived, and is looked at: the server's time does not run."""
-        self.scope.deadline = math.inf
+    async def without(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something with what has arrived; the server's time does not run while that waits. `go_on` follows."""
+        return await _Pausing(work, self.scope)
 
     def go_on(self, *, event: bool) -> None:
         """Wait for the server again.
@@ -89,18 +94,53 @@ class Patience:
         """
         if event:
             self._has_event = True
-        if event or self._timeouts.keep_alives_count:
-            self._silence = _in(self._timeouts.between_events if self._has_event else self._timeouts.first_event)
-        self.scope.deadline = min(self._total, self._silence)
+        elif not self._timeouts.keep_alives_count and self.scope.deadline < math.inf:
+            return
+        silence = self._timeouts.between_events if self._has_event else self._timeouts.first_event
+        deadline = min(self._total, _in(silence))
+        # moving a deadline costs as much as parsing an event: one that is nearly right stands, and is set a little late
+        slack = 0.0 if silence is None else _SLACK * silence
+        if not deadline <= self.scope.deadline <= deadline + slack:
+            self.scope.deadline = min(self._total, deadline + slack)
 
     def failure(self, where: str) -> ModelTimeoutError:
         """The error for a scope that was cancelled."""
         if trio.current_time() >= self._total:
-            return ModelTimeoutError(
-                f"{where} did not end its response within {self._timeouts.total} s (timeout.total)"
-            )
+            bound = self._timeouts.total
+            return ModelTimeoutError(f"{where} did not end its response within {bound} s (timeout.total)")
         name = "between_events" if self._has_event else "first_event"
         what = "another event" if self._has_event else "anything"
         return ModelTimeoutError(
             f"{where} did not send {what} within {getattr(self._timeouts, name)} s (timeout.{name})"
         )
+
+
+class _Pausing(Generic[T]):
+    """Awaits something; if that waits, a scope's deadline is taken away. Most of what is awaited here never waits, and
+    then nothing is done to the scope."""
+
+    __slots__ = ("_scope", "_work")
+
+    def __init__(self, work: Coroutine[Any, Any, T], scope: trio.CancelScope) -> None:
+        self._work = work
+        self._scope = scope
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        try:
+            trap = self._work.send(None)
+        except StopIteration as done:
+            value: T = done.value
+            return value
+        self._scope.deadline = math.inf
+        while True:
+            try:
+                answer = yield trap
+            except BaseException as error:  # noqa: BLE001 - goes to whom it is meant for
+                step = functools.partial(self._work.throw, error)
+            else:
+                step = functools.partial(self._work.send, answer)
+            try:
+                trap = step()
+            except StopIteration as done:
+                value = done.value
+                return value
