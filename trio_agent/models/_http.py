@@ -46,6 +46,10 @@ def encode_json(value: Any) -> bytes:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
+def _secrets_in(headers: Mapping[str, str]) -> list[str]:
+    return [value.split()[-1] for name, value in headers.items() if name.lower() in _SECRET_HEADERS and value]
+
+
 def _is_ping(event: SSEEvent) -> bool:
     return event.event == "ping" or event.data.replace(" ", "") == '{"type":"ping"}'
 
@@ -118,6 +122,9 @@ class HttpTransport:
     ) -> None:
         self.url = BaseURL(base_url)
         self._headers = check_headers("headers", headers)
+        self._secrets = [*_secrets_in(self._headers), *self.url.secrets]
+        if self.url.authorization:
+            self._headers["authorization"] = self.url.authorization
         if client is not None and not callable(getattr(client, "stream", None)):
             raise TypeError(f"client must have a stream() method like httpx.AsyncClient, not {type(client).__name__}")
         if isinstance(max_connections, bool) or not isinstance(max_connections, int):
@@ -264,7 +271,11 @@ class HttpTransport:
             failure = connection_failure(error, self.url.shown)
             if failure is None:
                 raise
-            raise failure from error
+            told = self.redact(str(failure), headers)
+            if told == str(failure) and self.redact(str(error), headers) == str(error):
+                raise failure from error
+            failure.args = (told,)
+            raise failure from None  # what the client raised has a secret in it
         finally:
             self.limiter.release_on_behalf_of(borrower)
         if reader.failure is not None:
@@ -293,7 +304,9 @@ class HttpTransport:
                 return
             body = await self._error_body(response, reader.patience)
         body = self.redact(body.decode("utf-8", "replace"), headers).encode()
-        raise status_failure(response.status_code, response.headers, body, self.url.shown)
+        failure = status_failure(response.status_code, response.headers, body, self.url.shown)
+        failure.args = (self.redact(str(failure), headers),)
+        raise failure
 
     async def _error_body(self, response: HttpResponse, patience: Patience) -> bytes:
         body = bytearray()
@@ -313,9 +326,7 @@ class HttpTransport:
 
     def redact(self, text: str, headers: Mapping[str, str]) -> str:
         """The text without the secrets of these headers and of the transport's own: servers do echo them."""
-        pairs = [*self._headers.items(), *headers.items()]
-        secrets = [value.split()[-1] for name, value in pairs if name.lower() in _SECRET_HEADERS and value]
-        for secret in [*secrets, self.url.password]:
+        for secret in [*self._secrets, *_secrets_in(headers)]:
             if len(secret) >= _SECRET_LENGTH:
                 text = text.replace(secret, "***")
         return text

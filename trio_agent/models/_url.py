@@ -1,8 +1,9 @@
 """The address of a server: checked once, joined with paths, and shown without its secrets."""
 
+import base64
 import ipaddress
 from collections.abc import Mapping
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 __all__ = ["BaseURL", "check_headers"]
 
@@ -35,7 +36,8 @@ class BaseURL:
         shown: for people; without user, password and query.
         host: lower case.
         is_loopback: whether the host is this machine, by its name or address.
-        password: the one in the URL, or the empty string.
+        authorization: the header that the user and the password in the URL stand for, or the empty string.
+        secrets: what may be one in the URL: the password, the values in the query.
 
     Raises:
         TypeError, ValueError: naming ``base_url``.
@@ -56,9 +58,12 @@ class BaseURL:
             )
         if parts.fragment:
             raise ValueError("base_url must not have a fragment ('#…')")
-        self._parts = parts._replace(path=parts.path.rstrip("/"))
+        # user and password go into a header: clients log addresses
+        place = parts.netloc.rpartition("@")[2]
+        self._parts = parts._replace(path=parts.path.rstrip("/"), netloc=place)
         self.host = parts.hostname
-        self.password = parts.password or ""
+        self.authorization = _basic(parts)
+        self.secrets = [unquote(parts.password or ""), *(value for _, value in parse_qsl(parts.query))]
         host = f"[{self.host}]" if ":" in self.host else self.host
         self.shown = f"{parts.scheme}://{host}{'' if port is None else f':{port}'}{self._parts.path}"
         self.is_loopback = _is_loopback(self.host)
@@ -70,6 +75,13 @@ class BaseURL:
 
     def __repr__(self) -> str:
         return f"BaseURL({self.shown!r})"
+
+
+def _basic(parts: SplitResult) -> str:
+    if not parts.username:
+        return ""
+    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return f"Basic {base64.b64encode(pair.encode()).decode()}"
 
 
 def _is_loopback(host: str) -> bool:

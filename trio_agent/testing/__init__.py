@@ -12,6 +12,7 @@ from ._private import UnsupportedTrioError
 from ._probe import Probe
 from ._reading import Reading
 from ._recorded import Act, Effect, RecordedRun
+from ._recording import ReplayModel, record
 from ._report import Entry, Failure, Report
 from ._scenario import Invariant, Scenario, find_scenario, scenario
 from ._scripted import Fail, ScriptedModel, Stop, Wait
@@ -37,6 +38,7 @@ __all__ = [
     "Probe",
     "Reading",
     "RecordedRun",
+    "ReplayModel",
     "Report",
     "Scenario",
     "ScopeSpan",
@@ -54,6 +56,7 @@ __all__ = [
     "explore",
     "find_scenario",
     "guarantees_hold",
+    "record",
     "replay",
     "run_plan",
     "scenario",
