@@ -7,12 +7,14 @@ if TYPE_CHECKING:
     from ._retrying import fallback, retrying
     from ._timeouts import Timeouts
     from .anthropic import AnthropicModel
+    from .local import LocalModel
     from .offline import OfflineModel
     from .openai_chat import OpenAIChatModel
     from .openai_responses import OpenAIResponsesModel
 
 __all__ = [
     "AnthropicModel",
+    "LocalModel",
     "OfflineModel",
     "OpenAIChatModel",
     "OpenAIResponsesModel",
@@ -23,6 +25,7 @@ __all__ = [
 
 _HOMES = {
     "AnthropicModel": "anthropic",
+    "LocalModel": "local",
     "OfflineModel": "offline",
     "OpenAIChatModel": "openai_chat",
     "OpenAIResponsesModel": "openai_responses",
