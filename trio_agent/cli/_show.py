@@ -13,6 +13,7 @@ import attrs
 from trio_agent import (
     AgentEvent,
     MessageUpdate,
+    ModelRetry,
     RunResult,
     ToolExecutionEnd,
     ToolExecutionStart,
@@ -89,6 +90,8 @@ class WordsPrinter:
                 self._mid_line = not delta.endswith("\n") if delta else self._mid_line
             case MessageUpdate(kind="text_end"):
                 self._end_line()
+            case ModelRetry(attempt, delay, error, model):
+                self.say(f"(attempt {attempt} in {delay:.1f} s, with {model}: {brief(str(error))})")
             case ToolExecutionStart(tool_name=name, arguments=arguments):
                 self.say(f"[{name}] {brief(_call(arguments))}")
             case ToolExecutionUpdate(event=inner) if inner is not None:
