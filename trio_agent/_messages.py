@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 import attrs
@@ -17,6 +18,7 @@ __all__ = [
     "Message",
     "Outcome",
     "Part",
+    "Prices",
     "StopReason",
     "Text",
     "Thinking",
@@ -145,6 +147,25 @@ def text_of(parts: Iterable[Part]) -> str:
     return "".join([part.text for part in parts if type(part) is Text])
 
 
+def _price(value: Any) -> Any:
+    return value if value is None else Decimal(str(value))
+
+
+@attrs.frozen(kw_only=True)
+class Prices:
+    """What a provider asks for a million tokens, in any currency. Data of yours: providers change theirs.
+
+    Attributes:
+        input, output: of ordinary tokens; strings and floats are taken as the decimal numbers they show.
+        cache_read, cache_write: of those read from and written to a cache; by default as ``input``.
+    """
+
+    input: Decimal = attrs.field(converter=_price)
+    output: Decimal = attrs.field(converter=_price)
+    cache_read: Decimal | None = attrs.field(default=None, converter=_price)
+    cache_write: Decimal | None = attrs.field(default=None, converter=_price)
+
+
 @attrs.frozen
 class Usage:
     """Tokens of one response, or of a whole run; add two with ``+``.
@@ -167,6 +188,19 @@ class Usage:
             self.cache_write_tokens + other.cache_write_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
         )
+
+    def cost(self, prices: Prices) -> Decimal:
+        """What these tokens cost, exactly."""
+        read = prices.input if prices.cache_read is None else prices.cache_read
+        written = prices.input if prices.cache_write is None else prices.cache_write
+        ordinary = self.input_tokens - self.cache_read_tokens - self.cache_write_tokens
+        million = (
+            ordinary * prices.input
+            + self.cache_read_tokens * read
+            + self.cache_write_tokens * written
+            + self.output_tokens * prices.output
+        )
+        return million / 1_000_000
 
 
 def _timestamp() -> Any:
