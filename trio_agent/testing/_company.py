@@ -6,7 +6,8 @@ from typing import Any
 import attrs
 import trio
 
-from trio_agent import HookContext, ModelError, Tool, ToolCall
+from trio_agent import HookContext, Model, ModelError, Tool, ToolCall
+from trio_agent.models import fallback, retrying
 from trio_agent.tools import approval, with_audit, with_cache, with_retries, with_timeout
 
 from ._cast import calls
@@ -14,7 +15,7 @@ from ._players import TOOLS, failing, work
 from ._scripted import Fail, ScriptedModel, Wait
 from ._watch import AgentWatch
 
-__all__ = ["approve", "ask_deep", "ask_in_time", "ask_one", "ask_two", "asks", "wrapped"]
+__all__ = ["approve", "ask_deep", "ask_in_time", "ask_one", "ask_two", "asks", "tried_again", "wrapped"]
 
 
 async def _decide(call: ToolCall, arguments: dict[str, Any]) -> Any:
@@ -62,6 +63,14 @@ def _inside(*names: str, mark: str = "n") -> list[ToolCall]:
 def asks(*names: str) -> list[ToolCall]:
     """Calls of nested agents and of tools."""
     return [attrs.evolve(call, arguments={"prompt": "x"} if "ask" in call.name else {}) for call in calls(*names)]
+
+
+def tried_again() -> Model:
+    """A model whose requests fail before their first word, twice each time, and one more that is asked then."""
+    gone = [Fail(ModelError("gone", retryable=True))]
+    first = ScriptedModel(gone, gone, ["a", Wait(0.1), *calls("work")], gone, gone, [Wait(0.1), *gone])
+    second = ScriptedModel("end", *["b"] * 6)
+    return fallback(retrying(first, 3, delay=0.2, jitter=lambda: 0.0), second)
 
 
 def wrapped(watch: AgentWatch) -> Iterable[Tool]:

@@ -168,6 +168,8 @@ _FUNCTIONS: Final[Mapping[str, Callable[[Probe], Awaitable[None]]]] = {
         nested=company.wrapped,
         tool_execution="parallel",
     ),
+    "retries": make(company.tried_again),
+    "retries_block": make(company.tried_again, read, max_buffered_events=4),
     "body_raises": make(two_turns, cast.raising_body, after_tool_call=cast.fail_after, max_buffered_events=64),
 }
 
