@@ -30,6 +30,11 @@ SAYS = [
     ["Invalid final result: born: Expected `int`, got `str`\nPerson(name='Ada', born=1815)"],
     ["('a',) look_up\nA boat. 8 tokens in all"],
     ["summary: They greeted each other.\nassistant: Bye.\n['Goodbye.', 'They greeted each other.', 'Bye.']"],
+    [
+        "2 first the line is bad\n2 second the line is bad\n",
+        "Here I am. second\n0.0021 dollars\n",
+    ],
+    ["completed\nexchange.json: request 1 is not the recorded one: messages[0].content[0].text was 'Say hello'"],
     ["cancel  step           3", "replay: __main__:scenario/s3=cancel\n    5 of 10 are left", "b2=cancel"],
     ["0 failing"],
 ]
