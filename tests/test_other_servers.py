@@ -67,6 +67,20 @@ async def test_a_whole_run(kind: Any, llmock: Any) -> None:
 
 
 @every_model
+async def test_a_transcript_goes_on_with_every_other_provider(kind: Any, llmock: Any) -> None:
+    agent = Agent(kind("m"), tools=[get_weather])
+    for number, following in enumerate([kind, *(other for other in KINDS if other is not kind), kind]):
+        agent.model = following("m")
+        llmock.call_tool("get_weather", {"location": f"place {number}"}).reply(f"answer {number}")
+        result = await agent.prompt("And now?")
+        assert (result.outcome, result.text) == ("completed", f"answer {number}"), result.error
+        assert result.messages[1].provider == following.provider
+    assert check_transcript(agent.messages) == []
+    last = json.dumps(llmock.last_request.body)
+    assert all(f"place {number}" in last and f"answer {number}" in last for number in range(3))
+
+
+@every_model
 @pytest.mark.parametrize("fault", ["rate limit", "outage", "no answer", "busy"])
 async def test_faults_before_the_first_word_are_borne(kind: Any, fault: str, llmock: Any) -> None:
     match fault:

@@ -22,7 +22,7 @@ from trio_agent._messages import (
 from trio_agent.abc import ModelOptions, ModelRequest, Tool
 
 from ._ids import call_ids
-from ._options import check_choice, refuse_options
+from ._options import check_choice, refuse_options, unsendable
 
 __all__ = ["encode_request"]
 
@@ -122,10 +122,7 @@ def _encode_content(message: Message, index: int, ids: Mapping[str, str], provid
         return [block for block in blocks if block is not None]
     if isinstance(message, UserMessage):
         return [_encode_part(part, index) for part in message.content if not _is_blank(part)]
-    raise TypeError(
-        f"messages[{index}] is a {type(message).__name__}, which a model cannot be sent; "
-        "convert_to_llm must drop it or turn it into a UserMessage"
-    )
+    raise unsendable(index, message)
 
 
 def _is_blank(part: Part) -> bool:

@@ -24,7 +24,7 @@ from trio_agent._messages import (
 from trio_agent.abc import ModelOptions, ModelRequest, Tool
 
 from ._ids import call_ids
-from ._options import check_choice, has_only_required, refuse_options
+from ._options import check_choice, has_only_required, refuse_options, unsendable
 
 __all__ = ["REASONING_FIELDS", "encode_request", "openai_headers"]
 
@@ -138,10 +138,7 @@ def _encode_message(message: Message, index: int, ids: Mapping[str, str]) -> Ite
         return [{"role": "user", "content": _encode_user_content(message.content, index)}]
     if isinstance(message, AssistantMessage):
         return _encode_assistant(message, ids)
-    raise TypeError(
-        f"messages[{index}] is a {type(message).__name__}, which a model cannot be sent; "
-        "convert_to_llm must drop it or turn it into a UserMessage"
-    )
+    raise unsendable(index, message)
 
 
 def _encode_user_content(parts: tuple[Part, ...], index: int) -> str | list[dict[str, Any]]:

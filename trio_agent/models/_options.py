@@ -1,4 +1,4 @@
-"""Options of a request: the model's and the request's become one, and what a server does not have is refused."""
+"""What is checked before a request is written: its options, the model's and its own, and what has no form."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ import attrs
 
 from trio_agent.abc import ModelOptions, Tool
 
-__all__ = ["check_choice", "has_only_required", "merge_options", "refuse_options"]
+__all__ = ["check_choice", "has_only_required", "merge_options", "refuse_options", "unsendable"]
 
 _BUILT_IN_CHOICES = frozenset({"auto", "none", "required"})
 
@@ -71,3 +71,11 @@ def has_only_required(schema: Any) -> bool:
         if schema.get("additionalProperties") is not False or set(properties) != set(schema.get("required", ())):
             return False
     return all(has_only_required(item) for name, item in schema.items() if name not in ("default", "enum", "const"))
+
+
+def unsendable(index: int, message: object) -> TypeError:
+    """The error for a message that no protocol has a form for."""
+    return TypeError(
+        f"messages[{index}] is a {type(message).__name__}, which a model cannot be sent; "
+        "convert_to_llm must drop it or turn it into a UserMessage"
+    )

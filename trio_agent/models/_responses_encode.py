@@ -24,7 +24,7 @@ from trio_agent._messages import (
 from trio_agent.abc import ModelOptions, ModelRequest, Tool
 
 from ._ids import call_ids
-from ._options import check_choice, has_only_required, refuse_options
+from ._options import check_choice, has_only_required, refuse_options, unsendable
 from ._responses_decode import ITEM_ID
 
 __all__ = ["encode_request"]
@@ -101,10 +101,7 @@ def _encode_messages(messages: tuple[Message, ...], provider: str) -> list[dict[
         elif isinstance(message, ToolResultMessage):
             encoded.append(_encode_result(message, index, ids))
         else:
-            raise TypeError(
-                f"messages[{index}] is a {type(message).__name__}, which a model cannot be sent; "
-                "convert_to_llm must drop it or turn it into a UserMessage"
-            )
+            raise unsendable(index, message)
     return encoded
 
 
