@@ -285,6 +285,10 @@ def test_retry_after_date_in_the_future(monkeypatch):
         (b'{"detail":"Not Found"}', "Not Found"),
         (b'{"detail":[{"loc":["body"],"msg":"field required","type":"missing"}]}', "field required (missing)"),
         (b'{"message":"no"}', "no"),
+        (
+            b'{"error":{"message":"m","code":"tool_use_failed","failed_generation":"<add>{1}"}}',
+            "m; the model had written: <add>{1} (tool_use_failed)",
+        ),
         (b'{"error":{"odd":1}}', '{"odd": 1}'),
         (b"<html><style>x{}</style><h1>Bad &amp; gateway</h1></html>", "Bad & gateway"),
         (b"plain\n  text", "plain text"),

@@ -139,4 +139,6 @@ def object_error_text(value: Any) -> str | None:
         text = json.dumps(value) if error or value.get("object") == "error" or value.get("type") == "error" else ""
     marks = [str(value[key]) for key in ("type", "code") if value.get(key) not in (None, "", "error")]
     shown = shorten(text if isinstance(text, str) else json.dumps(text))
+    if isinstance(failed := value.get("failed_generation"), str) and failed:
+        shown += f"; the model had written: {shorten(failed)}"  # Groq, for a call that it could not read
     return (f"{shown} ({', '.join(dict.fromkeys(marks))})" if marks else shown) if shown else None
