@@ -205,6 +205,15 @@ def test_reasoning_items_and_the_calls_that_belong_to_them() -> None:
 
 
 @pytest.mark.parametrize(
+    ("model", "provider", "back"), [("m", "openai", True), ("n", "openai", False), ("m", "x", False)]
+)
+def test_what_a_model_wants_back_goes_back_to_it_only(model: str, provider: str, back: bool) -> None:
+    message = AssistantMessage((Thinking("hm", "reasoning_content"), *CALLS), model=model, provider=provider)
+    text = json.dumps(chat(ModelRequest("", (UserMessage("hi"), message, *RESULTS))))
+    assert ("thought_signature" in text) == ("reasoning_content" in text) == back
+
+
+@pytest.mark.parametrize(
     ("host", "id", "legal"),
     [
         ("api.mistral.ai", "call_1234567890", "[a-zA-Z0-9]{9}"),

@@ -7,7 +7,7 @@ common form is used: plain strings instead of part lists, no field that has no v
 import base64
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from trio_agent._messages import (
@@ -62,7 +62,7 @@ def encode_request(model: str, request: ModelRequest, options: ModelOptions, *, 
     refuse_options(options, "OpenAI's chat protocol", _UNKNOWN)
     body: dict[str, Any] = {
         "model": model,
-        "messages": _encode_messages(request, _new_ids(request.messages, host)),
+        "messages": _encode_messages(request, _Target(model, _new_ids(request.messages, host))),
         "stream": True,
         "stream_options": {"include_usage": True},
     }
@@ -111,7 +111,18 @@ def _new_ids(messages: tuple[Message, ...], host: str) -> Mapping[str, str]:
     return call_ids(messages, ".{1,40}" if host.endswith(_OFFICIAL) else "(?s).+")
 
 
-def _encode_messages(request: ModelRequest, ids: Mapping[str, str]) -> list[dict[str, Any]]:
+class _Target(NamedTuple):
+    """Who is sent the transcript: the model, and the ids that its server takes for others."""
+
+    model: str
+    ids: Mapping[str, str]
+
+    def wrote(self, message: AssistantMessage) -> bool:
+        """Was it this model? What it wants back means nothing to another one, and may be refused by its server."""
+        return message.provider in ("", "openai", "local") and message.model in ("", self.model)
+
+
+def _encode_messages(request: ModelRequest, to: _Target) -> list[dict[str, Any]]:
     encoded: list[dict[str, Any]] = []
     images: list[dict[str, Any]] = []
 
@@ -125,19 +136,19 @@ def _encode_messages(request: ModelRequest, ids: Mapping[str, str]) -> list[dict
         encoded.append({"role": "system", "content": request.system_prompt})
     for index, message in enumerate(request.messages):
         if isinstance(message, ToolResultMessage):
-            encoded.append(_encode_result(message, images, ids))
+            encoded.append(_encode_result(message, images, to))
             continue
         flush_images()
-        encoded.extend(_encode_message(message, index, ids))
+        encoded.extend(_encode_message(message, index, to))
     flush_images()
     return encoded
 
 
-def _encode_message(message: Message, index: int, ids: Mapping[str, str]) -> Iterable[dict[str, Any]]:
+def _encode_message(message: Message, index: int, to: _Target) -> Iterable[dict[str, Any]]:
     if isinstance(message, UserMessage):
         return [{"role": "user", "content": _encode_user_content(message.content, index)}]
     if isinstance(message, AssistantMessage):
-        return _encode_assistant(message, ids)
+        return _encode_assistant(message, to)
     raise unsendable(index, message)
 
 
@@ -161,16 +172,16 @@ def _encode_image(image: Image) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def _encode_assistant(message: AssistantMessage, ids: Mapping[str, str]) -> list[dict[str, Any]]:
+def _encode_assistant(message: AssistantMessage, to: _Target) -> list[dict[str, Any]]:
     calls = message.tool_calls
     text = message.text
     if not text and not calls:
         return []  # a response that failed before its first word; servers refuse empty messages
     encoded: dict[str, Any] = {"role": "assistant", "content": text or None}
     if calls:
-        encoded["tool_calls"] = [_encode_call(call, message, ids) for call in calls]
+        encoded["tool_calls"] = [_encode_call(call, to.wrote(message), to) for call in calls]
         # DeepSeek wants the reasoning back with tool calls, and refuses it elsewhere.
-        for field in REASONING_FIELDS:
+        for field in REASONING_FIELDS if to.wrote(message) else ():
             parts = [
                 part.thinking for part in message.content if isinstance(part, Thinking) and part.signature == field
             ]
@@ -179,17 +190,16 @@ def _encode_assistant(message: AssistantMessage, ids: Mapping[str, str]) -> list
     return [encoded]
 
 
-def _encode_call(call: ToolCall, message: AssistantMessage, ids: Mapping[str, str]) -> dict[str, Any]:
+def _encode_call(call: ToolCall, own: bool, to: _Target) -> dict[str, Any]:
     function = {"name": call.name, "arguments": _compact(call.arguments)}
-    extra = call.extra if message.provider in ("", "openai") else {}  # another protocol's means nothing here
-    return {**extra, "id": ids.get(call.id, call.id), "type": "function", "function": function}
+    return {**(call.extra if own else {}), "id": to.ids.get(call.id, call.id), "type": "function", "function": function}
 
 
 def _compact(arguments: Mapping[str, Any]) -> str:
     return json.dumps(arguments, separators=(",", ":"), ensure_ascii=False)
 
 
-def _encode_result(message: ToolResultMessage, images: list[dict[str, Any]], ids: Mapping[str, str]) -> dict[str, Any]:
+def _encode_result(message: ToolResultMessage, images: list[dict[str, Any]], to: _Target) -> dict[str, Any]:
     pictures = [part for part in message.content if isinstance(part, Image)]
     if pictures:
         note = f"Images from the result of tool call {message.tool_call_id} ({message.tool_name}):"
@@ -198,4 +208,4 @@ def _encode_result(message: ToolResultMessage, images: list[dict[str, Any]], ids
     text = message.text or ("(see the images below)" if pictures else "(no output)")
     if message.is_error and not text.lower().startswith("error"):
         text = f"Error: {text}"  # the protocol has no other sign of it
-    return {"role": "tool", "tool_call_id": ids.get(message.tool_call_id, message.tool_call_id), "content": text}
+    return {"role": "tool", "tool_call_id": to.ids.get(message.tool_call_id, message.tool_call_id), "content": text}
