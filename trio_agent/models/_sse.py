@@ -77,12 +77,14 @@ class SSEDecoder:
 
     def _whole(self, data: bytes) -> SSEEvent | None:
         """One event in one piece, as most servers send most of theirs; None for all others."""
+        if b"\r" in data:
+            return None
         name = "message"
         if data.startswith(b"event: "):
             head, _, data = data.partition(b"\n")
             name = head[7:].decode("utf-8", "replace")
         size = len(data)
-        if size < 9 or data[:6] != b"data: " or data.find(b"\n") != size - 2 or data[-1:] != b"\n" or b"\r" in data:
+        if size < 9 or data[:6] != b"data: " or data.find(b"\n") != size - 2 or data[-1:] != b"\n":
             return None
         return SSEEvent(name or "message", data[6:-2].decode("utf-8", "replace"), self._id)
 
